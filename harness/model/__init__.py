@@ -1,0 +1,1 @@
+"""Frozen types that cross rooms, and the pure functions that every room needs."""

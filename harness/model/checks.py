@@ -1,0 +1,126 @@
+"""Every check there is: id, usual severity, what fires it, where the rule comes from, whether it can be excused.
+
+One id whose severity may flip (a server that needs SIGTERM is a warning, one that needs SIGKILL an error) stays one id.
+The reference page of the docs is made from this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["CHECKS", "FAMILIES", "CheckSpec", "exemptable", "family_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSpec:
+    """One check.
+
+    Attributes:
+        id: `family/rule`.
+        severity: The usual one; `[checks]` may lower the family.
+        fires: What makes it fire, one sentence.
+        source: Section of the MCP specification, or "ours".
+        exempt: How an exemption names it ("" = it takes none): a short form such as "exercised", or the full id.
+        subject: What the key of such an exemption is.
+    """
+
+    id: str
+    severity: Literal["error", "warning"]
+    fires: str
+    source: str
+    exempt: str = ""
+    subject: Literal["", "tool", "any"] = ""
+
+
+_STDIO = "MCP basic/transports#stdio"
+_RPC = "MCP basic#messages"
+_TOOLS = "MCP server/tools"
+
+_ALL = (
+    CheckSpec(id="exercised/missing", severity="error", exempt="exercised", subject="tool", source="ours",
+              fires="A listed tool that no call reached, in a cell whose planned runs all finished."),
+    CheckSpec(id="exercised/failed-only", severity="error", exempt="exercised", subject="tool", source="ours",
+              fires="A tool that was called, but no call met the level that `[checks] exercised` asks for."),
+    CheckSpec(id="exercised/refused-only", severity="error", exempt="exercised", subject="tool", source="ours",
+              fires="A tool whose only good calls are refusals that the suite expects."),
+    CheckSpec(id="exercised/not-listed", severity="error", source="ours",
+              fires="A tool that was called and is not in tools/list, without `unlisted = true`."),
+    CheckSpec(id="exercised/no-tools", severity="error", source=_TOOLS,
+              fires="The server declares the tools capability and lists no tool."),
+    CheckSpec(id="exercised/list-failed", severity="error", source=_TOOLS,
+              fires="tools/list gave an error, a malformed result, or pages without end."),
+    CheckSpec(id="exercised/looks-failed", severity="warning", source="ours",
+              fires="An answer reads like a failure though isError is false, and the step did not ask for that text."),
+    CheckSpec(id="exemption/false", severity="error", source="ours",
+              fires="What the entry excuses happened after all."),
+    CheckSpec(id="exemption/stale", severity="error", source="ours",
+              fires="The entry's server, check, tool or backend does not exist."),
+    CheckSpec(id="exemption/malformed", severity="error", source="ours",
+              fires="No reason, a placeholder for one, an unknown key or type, or a check that takes no exemption."),
+    CheckSpec(id="exemption/duplicate", severity="error", source="ours",
+              fires="Two entries excuse the same thing."),
+    CheckSpec(id="exemption/expired", severity="error", source="ours",
+              fires="The entry's `expires` day is over."),
+    CheckSpec(id="wire/stdout-not-json", severity="error", source=_STDIO,
+              fires="A line on stdout that is no JSON (a banner, a log line, a blank line, NaN)."),
+    CheckSpec(id="wire/framing", severity="error", source=_STDIO,
+              fires="stdout is framed in another way, e.g. with Content-Length headers."),
+    CheckSpec(id="wire/not-utf8", severity="error", source=_STDIO,
+              fires="A line on stdout that is not UTF-8."),
+    CheckSpec(id="wire/not-jsonrpc", severity="error", source=_RPC,
+              fires="JSON on stdout that is no JSON-RPC 2.0 message (or a batch, where the revision has none)."),
+    CheckSpec(id="wire/duplicate-key", severity="error", source=_RPC,
+              fires="A message in which one object has the same key twice."),
+    CheckSpec(id="wire/carriage-return", severity="warning", source=_STDIO,
+              fires="Lines end in CR LF."),
+    CheckSpec(id="wire/partial-line", severity="error", source=_STDIO,
+              fires="Bytes without a newline at the end of the stream, or while a call waits in vain."),
+    CheckSpec(id="wire/line-too-long", severity="error", source="ours",
+              fires="A line over the limit; the server was stopped."),
+    CheckSpec(id="wire/id-mismatch", severity="error", source=_RPC,
+              fires="A reply whose id has another type than the request's (\"7\" against 7)."),
+    CheckSpec(id="wire/unknown-id", severity="error", source=_RPC,
+              fires="A reply to no request of ours."),
+    CheckSpec(id="wire/duplicate-reply", severity="error", source=_RPC,
+              fires="A second reply to one request."),
+    CheckSpec(id="wire/no-reply", severity="error", source=_RPC,
+              fires="A request that was never answered, though the server lived on."),
+    CheckSpec(id="wire/malformed-result", severity="error", source=_TOOLS,
+              fires="A result that has not the shape that its method demands."),
+    CheckSpec(id="wire/undeclared-request", severity="error", source="MCP client/elicitation",
+              fires="The server asks the client for something that the client has not declared."),
+    CheckSpec(id="process/crashed", severity="error", source="ours",
+              fires="The process ended by itself after its first answer: the call in flight, exit code, stderr tail."),
+    CheckSpec(id="process/late-exit", severity="warning", exempt="process/late-exit", subject="any",
+              source="MCP basic/lifecycle#shutdown",
+              fires="No exit when stdin closed: a warning if SIGTERM ended the process, an error if only SIGKILL did."),
+    CheckSpec(id="process/orphan", severity="error", exempt="process/orphan", subject="any",
+              source="MCP basic/lifecycle#shutdown",
+              fires="Processes of the server's were alive after it was gone."),
+    CheckSpec(id="suite/step-failed", severity="error", source="ours",
+              fires="A step's expectation did not hold."),
+    CheckSpec(id="suite/timed-out", severity="error", source="ours",
+              fires="A step or a case had no end in its time."),
+    CheckSpec(id="suite/unresolved", severity="error", source="ours",
+              fires="A capture found nothing, or a placeholder had no value when the step came."),
+    CheckSpec(id="suite/cleanup-failed", severity="warning", source="ours",
+              fires="A cleanup step did not do what it expects of itself."),
+)  # fmt: skip
+
+CHECKS: dict[str, CheckSpec] = {check.id: check for check in _ALL}
+FAMILIES: tuple[str, ...] = tuple(sorted({check.id.partition("/")[0] for check in _ALL}))
+
+
+def family_of(check: str) -> str:
+    """The part before the slash."""
+    return check.partition("/")[0]
+
+
+def exemptable() -> dict[str, tuple[str, ...]]:
+    """How exemptions name checks -> the ids that each such name excuses."""
+    out: dict[str, tuple[str, ...]] = {}
+    for check in _ALL:
+        if check.exempt:
+            out[check.exempt] = (*out.get(check.exempt, ()), check.id)
+    return out

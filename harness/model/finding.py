@@ -1,0 +1,206 @@
+"""What judging yields: findings, coverage, verdicts on exemptions, and the report that holds them all.
+
+The JSON form is published as `harness/report/schema/report.schema.json`; `report.json` holds no durations, pids, run
+ids or absolute paths, so that the same evidence, files and date give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from harness.model.plan import Era, Place
+
+__all__ = [
+    "CaseResult",
+    "Coverage",
+    "Excused",
+    "Finding",
+    "HarnessFailure",
+    "Judgement",
+    "Lowered",
+    "NotJudged",
+    "Ran",
+    "Report",
+    "Severity",
+    "ToolFate",
+    "Verdict",
+    "place_of",
+]
+
+Severity = Literal["error", "warning"]
+Verdict = Literal["clean", "findings", "partial", "error", "nothing-run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """One run that gave evidence. `version`: the protocol version in force; `outcome` as in RunRecord."""
+
+    server: str
+    backend: str
+    runtime: str | None
+    era: Era
+    profile: str
+    outcome: str = "finished"
+    protocol: str = ""
+    server_version: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFate:
+    """What became of one tool in one cell."""
+
+    tool: str
+    fate: Literal["succeeded", "refused-only", "failed-only", "excused", "missing"]
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """The ledger's sums of one cell: every listed tool is exactly one of the five.
+
+    `judged` is False where absence could not be judged.
+    """
+
+    server: str
+    backend: str
+    tools: int
+    succeeded: int
+    refused_only: int
+    failed_only: int
+    excused: int
+    missing: int
+    judged: bool = True
+    fates: tuple[ToolFate, ...] = ()
+    prompts: int = 0
+    prompts_used: int = 0
+    resources: int = 0
+    resources_used: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The server's fault or the exemption file's, with the evidence for it.
+
+    Attributes:
+        check: Full id, `family/rule`, as in `harness.model.checks`.
+        severity: After `[checks]` has been applied.
+        server: Its name; "" where a finding belongs to none (an exemption for an unknown server has that name).
+        tool: Tool, prompt or resource that it is about, or None.
+        pointer: JSON pointer into the schema, result or frame, or None.
+        file: File that people write, where the fault (or what to change) is.
+        message: One paragraph: what was seen, what was expected.
+        evidence: Quoted bytes, offsets, exit codes, stderr tails … JSON-like; `runs` lists the runs that showed it.
+        source: The rule's source (specification section, or "ours").
+        rerun: The command that shows it again, already quoted for a shell.
+    """
+
+    check: str
+    severity: Severity
+    server: str
+    tool: str | None = None
+    pointer: str | None = None
+    file: str | None = None
+    line: int | None = None
+    message: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    rerun: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarnessFailure:
+    """An error of `report.json`: the harness could not do its job. `code` is the exit code it stands for."""
+
+    kind: str
+    code: int
+    server: str
+    message: str
+    hint: str = ""
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotJudged:
+    """A check, or an exemption entry, that could not be judged, and why. `own`: because of the user's own selection."""
+
+    check: str
+    server: str
+    why: str
+    subject: str | None = None
+    own: bool = False
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excused:
+    """An exemption that was used."""
+
+    check: str
+    server: str
+    subject: str
+    reason: str
+    file: str
+    line: int | None
+    backend: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """A family that `[checks]` lowered, and how many findings it turned into warnings or hid."""
+
+    family: str
+    server: str
+    to: str
+    file: str
+    line: int | None
+    findings: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """What became of one case in one run."""
+
+    server: str
+    backend: str
+    era: Era
+    profile: str
+    suite: str
+    case: str
+    status: Literal["passed", "failed", "not-run"]
+    message: str = ""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the findings room gives: everything but errors that no evidence holds."""
+
+    ran: tuple[Ran, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+    cases: tuple[CaseResult, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    errors: tuple[HarnessFailure, ...] = ()
+    not_judged: tuple[NotJudged, ...] = ()
+    excused: tuple[Excused, ...] = ()
+    lowered: tuple[Lowered, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The whole report; its parts are sorted, so that the order of arrival never changes the bytes."""
+
+    verdict: Verdict
+    exit: int
+    today: str
+    judgement: Judgement
+    notes: tuple[str, ...] = ()
+
+
+def place_of(place: Place | None) -> dict[str, Any]:
+    """`file` and `line` as keyword arguments for a Finding."""
+    return {"file": None, "line": None} if place is None else {"file": place.file, "line": place.line}

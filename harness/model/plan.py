@@ -1,0 +1,431 @@
+"""What the files say, and the plan that follows from it: `config` writes these, everybody reads them.
+
+Declared data ends in `Spec`; nothing here is alive. Placeholders (`${…}`) are still in the strings;
+`harness.model.placeholders` expands them when the values are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = [
+    "CALL_TIMEOUT_S",
+    "ERAS",
+    "START_TIMEOUT_S",
+    "BackendSpec",
+    "CaptureSpec",
+    "CaseSpec",
+    "Cell",
+    "CheckSettings",
+    "EmbeddedSpec",
+    "Era",
+    "EventuallySpec",
+    "ExemptionSpec",
+    "ExpectSpec",
+    "LoweredSpec",
+    "OutputSpec",
+    "Place",
+    "Plan",
+    "ProfileSpec",
+    "ProjectSpec",
+    "ProvisionSpec",
+    "ReadySpec",
+    "RoleChoice",
+    "RoleSpec",
+    "Run",
+    "RunKey",
+    "ServerSpec",
+    "ServiceSpec",
+    "StepSpec",
+    "SuiteSpec",
+    "VersionSpec",
+]
+
+Era = Literal["handshake", "modern"]
+ERAS: tuple[Era, ...] = ("modern", "handshake")
+Elicit = Literal["accept", "decline", "cancel"]
+Action = Literal["call", "read_resource", "get_prompt"]
+Level = Literal["attempted", "answered", "succeeded"]
+FamilyLevel = Literal["error", "warning", "off"]
+Runtime = Literal["docker", "process"]
+
+CALL_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where something was written: a file (as the user knows it, relative where it can be) and a line from 1."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+# --- harness.toml -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec:
+    """The server under test: how it is built and started. `command`, `build` and `env` may hold placeholders."""
+
+    name: str
+    command: tuple[str, ...]
+    build: tuple[tuple[str, ...], ...] = ()
+    python: str | None = None  # a version specifier such as ">=3.11"; a venv is made for it
+    venv: bool = False  # `python` was given, or a build command is pip, uv or python
+    cwd: str = "."  # relative to the repository
+    env: Mapping[str, str] = field(default_factory=dict)
+    transport: Literal["stdio"] = "stdio"
+    eras: tuple[Era, ...] | None = None  # None: whatever it speaks
+    call_timeout_s: float = CALL_TIMEOUT_S
+    start_timeout_s: float = START_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleSpec:
+    """A role, the backends that may fill it (alternatives) and the versions of each that are asked for."""
+
+    role: str
+    use: tuple[str, ...]
+    versions: tuple[str, ...] = ()  # empty: the backend's default
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSpec:
+    """How the client behaves. `elicit=None` means: no elicitation capability is declared."""
+
+    name: str
+    elicit: Elicit | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredSpec:
+    """A family of checks that `[checks]` sets to something else than `error`."""
+
+    family: str
+    to: FamilyLevel
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """The `[checks]` table: the level that `exercised` asks for, and families that were lowered."""
+
+    exercised: Level = "succeeded"
+    lowered: tuple[LoweredSpec, ...] = ()
+
+    def level_of(self, family: str) -> FamilyLevel:
+        """The level of one family; `error` unless it was lowered."""
+        return next((item.to for item in self.lowered if item.family == family), "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectSpec:
+    """One repository: everything that its harness.toml says, with the backends it names and its suites."""
+
+    root: Path  # absolute; the folder of harness.toml
+    place: Place  # of harness.toml
+    server: ServerSpec
+    roles: tuple[RoleSpec, ...] = ()
+    backends: Mapping[str, BackendSpec] = field(default_factory=dict)  # by name
+    profiles: tuple[ProfileSpec, ...] = (ProfileSpec(name="plain"),)
+    suites: tuple[SuiteSpec, ...] = ()
+    checks: CheckSettings = CheckSettings()
+    exemptions_file: Path | None = None
+
+
+# --- backend.toml -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadySpec:
+    """When a service is ready: one probe, run by us, that must pass twice in a row.
+
+    Exactly one of `http`, `tcp`, `exec` and `image` is set. `http` and `tcp` name a port of the service.
+    """
+
+    http: str | None = None
+    path: str = "/"
+    method: str = "GET"
+    user: str | None = None
+    password: str | None = None
+    status: tuple[int, ...] = (200,)
+    body: str | None = None  # the answer must contain this
+    tcp: str | None = None
+    send: str | None = None
+    expect: str | None = None  # the bytes that come back must contain this
+    exec: tuple[str, ...] | None = None
+    image: bool = False  # the image's own HEALTHCHECK, executed by us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSpec:
+    """One container of a backend. `init` services run once and must exit 0 before those that need them start."""
+
+    name: str
+    dockerfile: str | None = None  # relative to the backend's folder; else `image`
+    image: str | None = None
+    ports: Mapping[str, int] = field(default_factory=dict)  # port name -> container port
+    env: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] | None = None
+    needs: tuple[str, ...] = ()
+    init: bool = False
+    mounts: Mapping[str, str] = field(default_factory=dict)  # container path -> path in the folder; read-only
+    tmpfs: tuple[str, ...] = ()
+    ready: ReadySpec | None = None
+    ready_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisionSpec:
+    """One provisioning step, by `exec` in a container or by an HTTP request; `capture` gives `${provisioned.NAME}`.
+
+    Captures are JSON pointers into the answer of an HTTP call or into the JSON on an exec's standard output;
+    the pointer "" takes the whole of it as text.
+    """
+
+    service: str | None = None
+    exec: tuple[str, ...] | None = None
+    url: str | None = None
+    method: str = "GET"
+    user: str | None = None
+    password: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | None = None
+    status: tuple[int, ...] = (200,)
+    capture: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSpec:
+    """A named value that the stack hands out; a template over secrets, addresses and provisioned values."""
+
+    name: str
+    value: str
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedSpec:
+    """The `process` form of a backend: the same service without Docker, from PyPI packages."""
+
+    command: tuple[str, ...]
+    install: tuple[str, ...] = ()
+    python: str | None = None
+    ports: tuple[str, ...] = ()  # names of the free ports it gets, as `${port.NAME}`
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)  # name in ${dir} -> text
+    version_command: tuple[str, ...] = ()
+    version_matches: str | None = None
+    ready: ReadySpec | None = None
+    ready_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionSpec:
+    """One version of a backend: build arguments for its Dockerfiles, or another image per service."""
+
+    name: str
+    build_args: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)  # service -> image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSpec:
+    """A service that servers wrap: backend.toml and the folder around it."""
+
+    name: str
+    folder: Path  # absolute
+    place: Place
+    summary: str = ""
+    default: str = ""
+    versions: Mapping[str, VersionSpec] = field(default_factory=dict)
+    secrets: Mapping[str, int] = field(default_factory=dict)  # name -> number of characters
+    services: tuple[ServiceSpec, ...] = ()
+    provision: tuple[ProvisionSpec, ...] = ()
+    outputs: tuple[OutputSpec, ...] = ()
+    process: EmbeddedSpec | None = None
+
+
+# --- suites -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectSpec:
+    """What a step expects. Texts are matched against all text blocks joined by a newline, or an error's message.
+
+    `is_error` is None when the file does not say: False is then expected unless `code` is given.
+    """
+
+    is_error: bool | None = None
+    code: int | None = None  # a JSON-RPC error with this code
+    text_contains: tuple[str, ...] = ()
+    text_matches: str | None = None  # search
+    text_equals: str | None = None
+    pointer: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> value; see harness.model.outcome
+    schema: Mapping[str, Any] | None = None  # JSON Schema 2020-12 for structuredContent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureSpec:
+    """A value taken out of a result: a JSON pointer, then optionally group 1 (else 0) of a search in its text."""
+
+    name: str
+    pointer: str
+    matches: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventuallySpec:
+    """Bounded retry of one step until its expectations hold."""
+
+    timeout_s: float = 10.0
+    every_s: float = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSpec:
+    """One action of a case. `target` is the tool, the resource's URI or the prompt's name."""
+
+    action: Action
+    target: str
+    place: Place
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    expect: ExpectSpec = ExpectSpec()
+    capture: tuple[CaptureSpec, ...] = ()
+    confirm: bool = False
+    eventually: EventuallySpec | None = None
+    timeout_s: float | None = None
+    unlisted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSpec:
+    """Steps in order; the first whose expectation fails ends the case; cleanup steps run in any event."""
+
+    id: str
+    steps: tuple[StepSpec, ...]
+    place: Place
+    cleanup: tuple[StepSpec, ...] = ()
+    profiles: tuple[str, ...] | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteSpec:
+    """One suite file."""
+
+    id: str
+    cases: tuple[CaseSpec, ...]
+    place: Place
+    profiles: tuple[str, ...] | None = None
+
+
+# --- exemptions.toml ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExemptionSpec:
+    """One entry of exemptions.toml, well formed or not.
+
+    `problems` is empty for a well-formed entry; else each says what is malformed, and the entry suppresses nothing.
+    """
+
+    server: str
+    check: str  # "exercised", "output-schema" or a full check id
+    subject: str
+    reason: str
+    place: Place
+    backends: tuple[str, ...] = ()  # "name" or "name@version"; empty: every cell
+    expires: str | None = None  # ISO date; the named day is the last good one
+    owner: str | None = None
+    issue: str | None = None
+    problems: tuple[str, ...] = ()
+
+
+# --- the plan -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleChoice:
+    """One role filled with one version of one backend. `version` is "embedded" in the process form."""
+
+    role: str
+    backend: str
+    version: str
+
+    @property
+    def label(self) -> str:
+        """`name@version`, as exemptions and reports write it."""
+        return f"{self.backend}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKey:
+    """Which run: the four axes as words. `backend` is the cell's label, "none" for a server without one."""
+
+    server: str
+    backend: str
+    era: Era
+    profile: str
+
+    def __str__(self) -> str:
+        return f"{self.server} {self.backend} {self.era} {self.profile}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One planned run: a cell in one era with one profile.
+
+    `eras_probed` is True where the era was not declared: a server that does not speak it is then no error.
+    `cases` are the cases that apply to the profile, as (suite id, case); `selected` the names ("suite/case")
+    of those that a selection left, equal to all of them when nothing was deselected.
+    """
+
+    key: RunKey
+    roles: tuple[RoleChoice, ...]
+    runtime: Runtime | None  # None: no backend
+    profile: ProfileSpec
+    eras_probed: bool
+    cases: tuple[tuple[str, CaseSpec], ...]
+    selected: tuple[str, ...]
+    fingerprint: str  # of what the run depends on, but for the built files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A server with one choice of backends; the unit in which coverage is judged."""
+
+    server: str
+    backend: str
+    roles: tuple[RoleChoice, ...]
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything selected, in order, over one or several projects.
+
+    `servers` holds every server name that the files know, selected or not (an exemption for another one is stale);
+    `unselected` says which cells or runs the user's selection left out ("" when nothing).
+    """
+
+    projects: tuple[ProjectSpec, ...]
+    cells: tuple[Cell, ...]
+    exemptions: tuple[ExemptionSpec, ...]
+    servers: tuple[str, ...]
+    partial: bool = False  # the user's own selection left something out
+    notes: Sequence[str] = ()  # e.g. why the runtime is what it is; first line of the report
+
+    def project_of(self, server: str) -> ProjectSpec:
+        """The project whose server has this name."""
+        return next(project for project in self.projects if project.server.name == server)

@@ -1,0 +1,442 @@
+"""The transcript of one server process, and the record of one run: what the engine writes and every check reads.
+
+A transcript is a file of JSON lines, one event a line, in the order in which things happened. Every byte that
+crossed the pipes is in it. An event is a flat object whose `e` names its kind; each class here is one kind, and
+`Event.e` its word. `n` counts from 1 without gaps; `t` is seconds since the run began.
+
+Bodies: `text` where the bytes are UTF-8; else `b64`; a body over `INLINE_LIMIT_BYTES` is kept in the side file
+`bodies/<sha256>` and the event has `sha256` and `size` instead. `Body` hides the difference.
+
+Secrets are masked before they get here, with as many `*` as the secret has bytes, so offsets stay true.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from harness.model.plan import Era, RunKey, Runtime
+
+__all__ = [
+    "BODIES_DIR",
+    "DONE_FILE",
+    "INLINE_LIMIT_BYTES",
+    "LINE_LIMIT_BYTES",
+    "RUN_FILE",
+    "SCHEMA",
+    "Body",
+    "CaseEnded",
+    "CaseStarted",
+    "Diagnostic",
+    "Event",
+    "Evidence",
+    "Exited",
+    "Orphan",
+    "Received",
+    "RunRecord",
+    "Sent",
+    "Spawned",
+    "Stderr",
+    "StepEnded",
+    "StepRef",
+    "StepStarted",
+    "Transcript",
+    "Truncated",
+    "event_from_json",
+    "event_to_json",
+    "parse_lines",
+    "record_from_json",
+    "record_to_json",
+]
+
+SCHEMA = 1
+INLINE_LIMIT_BYTES = 256 * 1024
+LINE_LIMIT_BYTES = 64 * 1024 * 1024  # one line of a server's stdout; longer is cut and the server stopped
+RUN_FILE, DONE_FILE, BODIES_DIR = "run.json", "done", "bodies"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Bytes that crossed a pipe, without the line end.
+
+    Attributes:
+        data: The bytes (masked). For a body that lives in a side file the reader has loaded it.
+    """
+
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        """The bytes as text; bytes that are not UTF-8 show as `\\xNN`."""
+        return self.data.decode("utf-8", "backslashreplace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRef:
+    """Which step an event belongs to: `phase` is "step" or "cleanup", `index` from 0, `attempt` from 1."""
+
+    suite: str
+    case: str
+    phase: Literal["step", "cleanup"]
+    index: int
+    attempt: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.suite}/{self.case} {self.phase} {self.index + 1}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all events have."""
+
+    e: ClassVar[str] = ""
+    n: int
+    t: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawned(Event):
+    """The server process was started. `env` are the names of its variables, never values."""
+
+    e: ClassVar[str] = "spawned"
+    argv: tuple[str, ...]
+    cwd: str
+    env: tuple[str, ...]
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent(Event):
+    """A line that we wrote to the server's stdin.
+
+    `label` says what it was for, e.g. "initialize", "tools/list", "tools/call get", "notifications/cancelled";
+    `step` which step, if any; `round` counts the requests of one attempt of a step from 1 (a confirmation, or an
+    input-required round, is a further round).
+    """
+
+    e: ClassVar[str] = "sent"
+    body: Body
+    label: str
+    step: StepRef | None = None
+    round: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received(Event):
+    """A line that the server wrote to its stdout.
+
+    Attributes:
+        at: Offset of its first byte in the whole stdout stream of this process.
+        end: "lf"; "none" for a tail that ended without newline; "cut" for a line over the limit (body: its beginning).
+        in_flight: Labels of the requests that were unanswered when it came, oldest first.
+        after: Label of the last request that had been answered or sent before, if none is in flight.
+    """
+
+    e: ClassVar[str] = "received"
+    at: int
+    body: Body
+    end: Literal["lf", "none", "cut"] = "lf"
+    in_flight: tuple[str, ...] = ()
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stderr(Event):
+    """The tail of the server's stderr, once, at its end. `size` is how many bytes came in all."""
+
+    e: ClassVar[str] = "stderr"
+    body: Body
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseStarted(Event):
+    """A case began on this process."""
+
+    e: ClassVar[str] = "case-started"
+    suite: str
+    case: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted(Event):
+    """One attempt of a step began; everything in it is resolved (placeholders expanded, then masked).
+
+    `expect` is the JSON form of an ExpectSpec (only the keys that are set). `last` is False where the step is
+    retried and this was not the last attempt: only the last one is judged.
+    """
+
+    e: ClassVar[str] = "step-started"
+    step: StepRef
+    action: str
+    target: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    expect: Mapping[str, Any] = field(default_factory=dict)
+    confirm: bool = False
+    unlisted: bool = False
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnded(Event):
+    """How one attempt of a step ended.
+
+    `how`: "answered" (any final answer, right or wrong); "timed-out" (no answer within `timeout_s`); "died" (the
+    process ended first); "unresolved" (a placeholder or capture has no value; nothing was sent); "no-token" (a
+    confirmation whose first answer held no confirm_token); "retried" (answered, expectation not met, tried again).
+    `detail` is for people.
+    """
+
+    e: ClassVar[str] = "step-ended"
+    step: StepRef
+    how: Literal["answered", "timed-out", "died", "unresolved", "no-token", "retried"]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseEnded(Event):
+    """A case ended. `how`: "completed", "stopped" (a step failed), "timed-out", "died" or "interrupted"."""
+
+    e: ClassVar[str] = "case-ended"
+    suite: str
+    case: str
+    how: Literal["completed", "stopped", "timed-out", "died", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic(Event):
+    """Something that the engine saw and no frame shows: `what` is a stable word, `detail` for people.
+
+    Words: "timeout" (a request had no answer in time; detail: its label), "elicited" (an elicitation was answered;
+    detail: action), "not-spoken" (the server does not speak this era), "write-blocked", "stdin-closed",
+    "restarted", "capture-missing" (detail: name and pointer).
+    """
+
+    e: ClassVar[str] = "diagnostic"
+    what: str
+    detail: str = ""
+    step: StepRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncated(Event):
+    """The stdout recording stopped: a stated limit was reached, or the server was stopped at an endless line."""
+
+    e: ClassVar[str] = "truncated"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A process of the server's that outlived it, until we killed it."""
+
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited(Event):
+    """The server process is gone.
+
+    Attributes:
+        code: Exit code; negative is the signal.
+        asked: Whether we had begun to shut it down. False: it ended by itself.
+        ended_by: The step that ended it: "itself", "stdin-close", "term" or "kill".
+        waited_s: Seconds from the close of stdin to the exit (0 if not asked).
+        in_flight: Labels of the requests that it left unanswered.
+        orphans: What was left of its process group or environment, and was killed.
+    """
+
+    e: ClassVar[str] = "exited"
+    code: int
+    asked: bool
+    ended_by: Literal["itself", "stdin-close", "term", "kill"]
+    waited_s: float = 0.0
+    in_flight: tuple[str, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
+
+
+_KINDS: dict[str, type[Event]] = {
+    kind.e: kind
+    for kind in (
+        Spawned,
+        Sent,
+        Received,
+        Stderr,
+        CaseStarted,
+        StepStarted,
+        StepEnded,
+        CaseEnded,
+        Diagnostic,
+        Truncated,
+        Exited,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """Everything of one server process. `name` is the file's name, e.g. "server-1.jsonl".
+
+    `complete` is False when the file ended in mid-line or without an `Exited` event.
+    """
+
+    name: str
+    events: Sequence[Event]
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """run.json: what was run, with what, and how it ended.
+
+    Attributes:
+        plan: Fingerprint of the planned run that this is evidence of.
+        build: Fingerprint of the build, "" where there was none.
+        versions: Label of each role's choice -> the version that the backend itself reported ("" if it did not).
+        server_info: `serverInfo` as the server gave it, {} before an answer.
+        protocol: The protocol version in force, "" before an answer.
+        capabilities: As the server declared them.
+        client_capabilities: As we declared them.
+        outcome: "finished" (every selected case was tried and the server was stopped), "not-spoken" (the era is
+            not the server's), "failed" (an error ended it; see `errors`) or "interrupted".
+        cases: Names ("suite/case") of the cases that the run was to try.
+        errors: {"kind", "message", "hint", "log"} each.
+        command: What was started.
+    """
+
+    key: RunKey
+    plan: str
+    runtime: Runtime | None
+    build: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    server_info: Mapping[str, Any] = field(default_factory=dict)
+    protocol: str = ""
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    client_capabilities: Mapping[str, Any] = field(default_factory=dict)
+    outcome: Literal["finished", "not-spoken", "failed", "interrupted"]
+    cases: tuple[str, ...] = ()
+    errors: tuple[Mapping[str, str], ...] = ()
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One attempt of one run, as read back: the record, its transcripts, where it lies (for people)."""
+
+    record: RunRecord
+    transcripts: tuple[Transcript, ...]
+    folder: str
+
+
+def _body_to_json(body: Body, side: Mapping[bytes, str] | None) -> dict[str, Any]:
+    if side is not None and len(body.data) > INLINE_LIMIT_BYTES:
+        return {"sha256": side[body.data], "size": len(body.data)}
+    try:
+        return {"text": body.data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(body.data).decode("ascii")}
+
+
+def event_to_json(event: Event, *, side: Mapping[bytes, str] | None = None) -> dict[str, Any]:
+    """The flat JSON form of an event.
+
+    Args:
+        side: Maps the bytes of each large body to the sha256 under which its side file was written;
+            None keeps every body inline.
+    """
+    out: dict[str, Any] = {"e": event.e}
+    for item in dataclasses.fields(event):
+        value = getattr(event, item.name)
+        if isinstance(value, Body):
+            out.update(_body_to_json(value, side))
+        elif isinstance(value, StepRef):
+            out[item.name] = dataclasses.asdict(value)
+        elif item.name == "orphans":
+            out[item.name] = [dataclasses.asdict(orphan) for orphan in value]
+        elif isinstance(value, tuple):
+            out[item.name] = list(value)
+        elif value is not None:
+            out[item.name] = value
+    return out
+
+
+def _body_from_json(data: Mapping[str, Any], bodies: Mapping[str, bytes]) -> Body:
+    if "sha256" in data:
+        return Body(bodies.get(data["sha256"], b""))
+    if "b64" in data:
+        return Body(base64.b64decode(data["b64"]))
+    return Body(str(data.get("text", "")).encode("utf-8", "surrogatepass"))
+
+
+def event_from_json(data: Mapping[str, Any], *, bodies: Mapping[str, bytes] | None = None) -> Event:
+    """The event that `event_to_json` wrote.
+
+    Args:
+        bodies: Contents of the side files by sha256.
+    Raises:
+        ValueError: The object is no event of this format.
+    """
+    kind = _KINDS.get(str(data.get("e")))
+    if kind is None:
+        raise ValueError(f"unknown event kind {data.get('e')!r}")
+    values: dict[str, Any] = {}
+    for item in dataclasses.fields(kind):
+        if item.name == "body":
+            values["body"] = _body_from_json(data, bodies or {})
+        elif item.name not in data:
+            continue
+        elif item.name == "step":
+            values["step"] = StepRef(**data["step"])
+        elif item.name == "orphans":
+            values["orphans"] = tuple(Orphan(**orphan) for orphan in data["orphans"])
+        else:
+            value = data[item.name]
+            values[item.name] = tuple(value) if isinstance(value, list) else value
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"event {data.get('n')} ({kind.e}): {error}") from None
+
+
+def record_to_json(record: RunRecord) -> dict[str, Any]:
+    """run.json as an object."""
+    out = dataclasses.asdict(record)
+    out["schema"] = SCHEMA
+    out.update(out.pop("key"))
+    return out
+
+
+def record_from_json(data: Mapping[str, Any]) -> RunRecord:
+    """The record that `record_to_json` wrote.
+
+    Raises:
+        ValueError: Another schema, or not a run record.
+    """
+    if data.get("schema") != SCHEMA:
+        raise ValueError(f"run.json has schema {data.get('schema')!r}, expected {SCHEMA}")
+    era: Era = data["era"]
+    values = {item.name: data[item.name] for item in dataclasses.fields(RunRecord) if item.name in data}
+    for name in ("cases", "errors", "command"):
+        values[name] = tuple(values.get(name, ()))
+    key = RunKey(server=data["server"], backend=data["backend"], era=era, profile=data["profile"])
+    return RunRecord(key=key, **values)
+
+
+def parse_lines(name: str, lines: Iterable[str], *, bodies: Mapping[str, bytes] | None = None) -> Transcript:
+    """A transcript from its lines; a torn last line (a killed harness) leaves the rest readable."""
+    events: list[Event] = []
+    complete = False
+    for line in lines:
+        try:
+            event = event_from_json(json.loads(line), bodies=bodies)
+        except (ValueError, KeyError, TypeError):
+            complete = False
+            break
+        events.append(event)
+        complete = isinstance(event, Exited)
+    return Transcript(name=name, events=tuple(events), complete=complete)
