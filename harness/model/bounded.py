@@ -71,7 +71,8 @@ def validate(schema: Any, instance: Any, *, steps: int = MAX_STEPS) -> list[tupl
 
     cls: Any = extend(base, {name: counted(name, check) for name, check in base.VALIDATORS.items()})
     try:
-        base.check_schema(schema)
+        # no formats: "regex" would be judged by another engine than the one that matches here
+        base.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
         found = []
         for error in cls(schema, registry=Registry()).iter_errors(instance):
             pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.absolute_path)

@@ -41,7 +41,7 @@ __all__ = [
 MATCH_TIMEOUT_S = 2.0
 
 ERROR_LOOKING = regex.compile(
-    r"""\A[\s\W]*(?:
+    r"""\A[^\w{\["'<]*(?:
         error\b (?! \s+ (?:budgets?|codes?|counts?|handl\w+|logs?|logging|messages?|monitoring|pages?|rates?
                           |reports?|reporting|track\w+|types?)\b)
       | (?:an?\s+)? (?:\w+\s+)? (?:error|exception)\s*(?:[:\-–]|\(|\b(?:while|occurred)\b)

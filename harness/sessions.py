@@ -1,0 +1,226 @@
+"""nox sessions for a repository with an MCP server: `register()` in a noxfile is all that it takes.
+
+Importing this registers nothing. It imports nox and the standard library only, so that `nox -l` is quick; and it never
+raises: a broken file becomes a session that fails with the message, a repository without runs one that fails with
+"nothing to run" (nox would skip an empty parametrization and exit 0).
+
+The sessions stay thin: each runs one `mcp-rollcall` command with the arguments after `--`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import nox
+
+__all__ = ["INTERRUPT_TIMEOUT_S", "TERMINATE_TIMEOUT_S", "planned_runs", "register"]
+
+INTERRUPT_TIMEOUT_S = 120.0  # nox kills a child half a second after Ctrl-C unless told otherwise
+TERMINATE_TIMEOUT_S = 60.0
+_ERAS = ("modern", "handshake")
+_DROPPED = ("NOX_SCRIPT_MODE", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """One planned run, as far as the files show without judging them."""
+
+    server: str
+    backend: str
+    era: str
+    profile: str
+
+    @property
+    def id(self) -> str:
+        """The name in `nox -l`: no blank, quote or `$` in it, whatever the names are."""
+        return "/".join(quote(part, safe="@+=._-") for part in (self.server, self.backend, self.era, self.profile))
+
+    @property
+    def arguments(self) -> list[str]:
+        """The selection as `mcp-rollcall run` takes it."""
+        return [
+            f"--server={self.server}",
+            f"--backend={self.backend}",
+            f"--era={self.era}",
+            f"--profile={self.profile}",
+        ]
+
+
+def register(
+    *,
+    projects: Sequence[str | os.PathLike[str]] = (".",),
+    default: Sequence[str] = (),
+    install: Sequence[str] = (),
+) -> None:
+    """Registers the sessions build, integration, run, judge, exemptions, reap and doctor.
+
+    Args:
+        projects: Folders with a harness.toml, relative to the noxfile.
+        default: Names of the servers that `build`, `integration`, `judge` and `exemptions` take when neither names nor
+            `--all` are given; all of them without it.
+        install: Arguments of `pip install` that bring mcp-rollcall into a virtual environment of the session's; without
+            it the sessions use the interpreter that runs nox, which has it.
+    """
+    common = [f"--project={os.fspath(path)}" for path in projects]
+    quick = [f"--default-server={name}" for name in default]
+    where: dict[str, Any] = {"reuse_venv": True} if install else {"venv_backend": "none"}
+
+    def add(name: str, doc: str, arguments: Sequence[str]) -> None:
+        def body(session: nox.Session) -> None:
+            _run(session, install, [*arguments, *session.posargs])
+
+        _named(body, name, doc)
+        nox.session(name=name, default=False, **where)(body)
+
+    add("build", "Build the servers under test (reused while nothing has changed).", ["build", *common, *quick])
+    add(
+        "integration",
+        "Build, stand up backends, drive every tool, judge: the whole thing and the verdict.",
+        ["integration", *common, *quick],
+    )
+    _register_run(projects, common, install, where)
+    add("judge", "Judge the recorded evidence again; needs neither Docker nor server.", ["judge", *common, *quick])
+    add("exemptions", "The verdict on every entry of the exemption files.", ["exemptions", *common, *quick])
+    add("reap", "Remove what dead runs left: containers, networks, volumes, processes, folders.", ["reap"])
+    add("doctor", "What is here, and what would run how.", ["doctor", *common])
+
+
+def _register_run(
+    projects: Sequence[str | os.PathLike[str]], common: Sequence[str], install: Sequence[str], where: Mapping[str, Any]
+) -> None:
+    doc = "Record the evidence of one run; `judge` then judges what all of them recorded."
+    problem = ""
+    planned: list[_Planned] = []
+    try:
+        planned = list(planned_runs(projects))
+    except Exception as error:  # whatever is wrong with the files, nox must come up and say so
+        problem = f"{type(error).__name__}: {error}" if not isinstance(error, _Unusable) else str(error)
+    if not planned:
+        message = problem or "nothing to run: no harness.toml here plans a run"
+
+        def failing(session: nox.Session) -> None:
+            session.error(message)
+
+        _named(failing, "run", doc)
+        nox.session(name="run", default=False, venv_backend="none")(failing)
+        return
+
+    def body(session: nox.Session, server: str, backend: str, era: str, profile: str) -> None:
+        selection = _Planned(server, backend, era, profile).arguments
+        _run(session, install, ["run", *common, *selection, *session.posargs])
+
+    _named(body, "run", doc)
+    by_id = {run.id: run for run in planned}
+    axes = ["server", "backend", "era", "profile"]
+    params = [nox.param(run.server, run.backend, run.era, run.profile, id=run_id) for run_id, run in by_id.items()]
+    nox.session(name="run", default=False, **where)(nox.parametrize(axes, params)(body))
+
+
+def _named(function: Callable[..., None], name: str, doc: str) -> None:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+
+
+def _run(session: nox.Session, install: Sequence[str], arguments: Sequence[str]) -> None:
+    env: dict[str, str | None] = dict.fromkeys(_DROPPED)  # None removes a variable
+    env["ROLLCALL_PARENT"] = str(os.getpid())
+    if install:
+        session.install(*install, silent=True)
+        python = "python"
+    else:
+        python = sys.executable
+    # -P: a folder named `harness` in the repository must not be imported instead of ours
+    session.run(
+        python,
+        "-P",
+        "-m",
+        "harness",
+        *arguments,
+        env=env,
+        external=not install,
+        interrupt_timeout=INTERRUPT_TIMEOUT_S,
+        terminate_timeout=TERMINATE_TIMEOUT_S,
+    )
+
+
+# --- what is planned, read with tomllib alone ------------------------------------------------------
+
+
+class _Unusable(Exception):
+    """A file cannot be planned from; the message is for people."""
+
+
+def planned_runs(projects: Sequence[str | os.PathLike[str]]) -> Iterator[_Planned]:
+    """The runs that the files plan in Docker (embedded if ROLLCALL_RUNTIME=process), without checking the files.
+
+    Raises:
+        Exception: A file cannot be read; `register` turns it into a session that fails.
+    """
+    embedded = os.environ.get("ROLLCALL_RUNTIME") == "process"
+    for project in projects:
+        path = Path(project)
+        path = path if path.name.endswith(".toml") else path / "harness.toml"
+        data = _read(path)
+        server = _table(data, "server", path).get("name")
+        if not isinstance(server, str) or not server:
+            raise _Unusable(f"{path}: [server] has no name")
+        if not _table(data, "suites", path).get("files"):
+            continue
+        eras = _table(data, "server", path).get("eras") or _ERAS
+        profiles = list(_table(data, "profiles", path)) or ["plain"]
+        for backend in _cells(_table(data, "backends", path), path.parent, embedded):
+            for era, profile in product(eras, profiles):
+                yield _Planned(server, backend, str(era), profile)
+
+
+def _cells(roles: Mapping[str, Any], root: Path, embedded: bool) -> Iterator[str]:
+    """The labels of all choices of backends."""
+    choices: list[list[tuple[str, str, str]]] = []
+    for role, spec in roles.items():
+        uses = spec["use"] if isinstance(spec["use"], list) else [spec["use"]]
+        of_role: list[tuple[str, str, str]] = []
+        for use in uses:
+            versions = ["embedded"] if embedded else spec.get("versions") or [_default_version(use, root)]
+            of_role += [(role, use, str(version)) for version in versions]
+        choices.append(of_role)
+    for combination in product(*choices):
+        uses = [use for _, use, _ in combination]
+        labels = [
+            f"{role}={use}@{version}" if uses.count(use) > 1 else f"{use}@{version}"
+            for role, use, version in combination
+        ]
+        yield "+".join(labels) or "none"
+
+
+def _default_version(backend: str, root: Path) -> str:
+    here = Path(__file__).parent
+    for folder in (root / "backends", here / "backends", here.parent / "backends"):
+        path = folder / backend / "backend.toml"
+        if path.is_file():
+            data = _read(path)
+            return str(data.get("default") or next(iter(data.get("versions", {})), "default"))
+    raise _Unusable(f"no backend is named {backend!r}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise _Unusable(f"{path}: there is no such file") from None
+    except (ValueError, OSError) as error:
+        raise _Unusable(f"{path}: {error}") from None
+
+
+def _table(data: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, dict):
+        raise _Unusable(f"{path}: [{key}] is no table")
+    return value

@@ -1,0 +1,53 @@
+"""The menu: `nox -l` lists it. `nox -s integration` does the main job, `nox -s tests` passes the tests."""
+
+import sys
+from pathlib import Path
+
+import nox
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # this checkout is not installed beside nox
+
+from harness.sessions import register  # noqa: E402
+
+nox.needs_version = ">=2026.8.10"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.error_on_missing_interpreters = True
+nox.options.default_venv_backend = "virtualenv"
+
+register(
+    projects=sorted(str(path.parent.relative_to(HERE)) for path in HERE.glob("examples/*/harness.toml")),
+    default=["redis-mcp-server"],
+    install=["-e", "."],
+)
+
+
+@nox.session(reuse_venv=True)
+def lint(session: nox.Session) -> None:
+    """Ruff, lint and format."""
+    session.install(*nox.project.dependency_groups(PROJECT, "lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(reuse_venv=True)
+def types(session: nox.Session) -> None:
+    """mypy --strict on harness/."""
+    session.install("-e", ".", *nox.project.dependency_groups(PROJECT, "types"))
+    session.run("mypy")
+
+
+@nox.session(reuse_venv=True)
+def tests(session: nox.Session) -> None:
+    """All tests; those for Docker only where there is an engine, unless ROLLCALL_REQUIRE_DOCKER=1."""
+    session.install("-e", ".", *nox.project.dependency_groups(PROJECT, "test"))
+    session.run(
+        "pytest",
+        *session.posargs,
+        env={"NOX_SCRIPT_MODE": None},
+        interrupt_timeout=120.0,
+        terminate_timeout=60.0,
+    )
+
+
+PROJECT = nox.project.load_toml(HERE / "pyproject.toml")

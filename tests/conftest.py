@@ -1,0 +1,37 @@
+"""What all tests share: the anyio backend, and the one place where tests for Docker are left out, loudly, or fail."""
+
+import functools
+import os
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@functools.cache
+def engine_problem() -> str:
+    """Why Docker cannot be used, "" if it can."""
+    from harness.engine.docker import probe
+
+    found = probe()
+    return "" if found.available else found.cause
+
+
+@pytest.fixture(autouse=True)
+def _docker_or_say_so(request):
+    if request.node.get_closest_marker("docker") is None or not engine_problem():
+        return
+    if os.environ.get("ROLLCALL_REQUIRE_DOCKER") == "1":
+        pytest.fail(f"ROLLCALL_REQUIRE_DOCKER=1 and no Docker: {engine_problem()}", pytrace=False)
+    pytest.skip("needs Docker")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """A test that did not run must not look like one that passed."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", ()) if "needs Docker" in str(report.longrepr)]
+    if skipped:
+        line = f"{len(skipped)} tests did not run for want of Docker: {engine_problem()}"
+        terminalreporter.write_line(line, yellow=True)
