@@ -61,5 +61,8 @@ def _spellings(secret: str) -> set[bytes]:
     raw = secret.encode()
     out = {raw, json.dumps(secret)[1:-1].encode(), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}
     out.add(quote(secret, safe="").encode())
-    out.add(base64.b64encode(raw).rstrip(b"="))
+    for shift in range(3):  # inside a longer text, such as base64 of user:password, at each of three alignments
+        encoded = base64.b64encode(b"\0" * shift + raw)
+        inner = encoded[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
+        out |= {inner, inner.replace(b"+", b"-").replace(b"/", b"_")}
     return {item for item in out if len(item) >= MIN_SECRET_CHARS}

@@ -40,7 +40,7 @@ def test_thousands_of_unique_objects_are_no_matter():
 def test_a_catastrophic_pattern_is_stopped_and_a_unicode_class_is_read():
     assert validate({"pattern": r"^\p{L}+$"}, "Größe") == []
     with pytest.raises(BudgetExceeded, match="pattern"):
-        validate({"pattern": r"^(\w+\s?)+$"}, "a" * 5000 + "!")
+        validate({"pattern": r"^(\w|\w\w|\w+x?)+$"}, "a" * 5000 + "!")
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,12 @@ def test_words_that_only_sound_like_it_are_not(text):
     assert not looks_like_an_error(text_result(text))
 
 
+def test_a_wrapped_error_object_is_noticed():
+    assert looks_like_an_error(text_result("{}", structuredContent={"result": {"error": "no such stream"}}))
+    assert looks_like_an_error(text_result("Error: x", structuredContent={"result": "Error: x"}))
+    assert not looks_like_an_error(text_result("{}", structuredContent={"result": {"error": "x", "rows": []}}))
+
+
 def test_text_beside_other_blocks_is_not_the_only_text():
     assert not looks_like_an_error(text_result("Error: a heading", "and what follows"))
 

@@ -1,0 +1,403 @@
+"""Builds the server under test, once for each state of its sources, in an environment of its own.
+
+State: `<state>/builds/<fingerprint>/{venv, build.log, done.json}` and `<state>/builds/current`, the fingerprint of the
+build whose files stand in the working tree (node_modules, dist …); those can be there for one state at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import anyio
+
+from harness.engine.environment import build_environment
+from harness.engine.mask import Masker, is_secret_name
+from harness.engine.python import find_interpreter, venv_command
+from harness.engine.scope import Scope
+from harness.errors import BuildError, StackError
+from harness.model.placeholders import UnknownPlaceholder, expand
+from harness.model.plan import ProjectSpec
+from harness.model.progress import Progress, stage
+
+__all__ = ["BUILD_TIMEOUT_S", "LOG_LINES", "Built", "build", "fingerprint", "last_lines", "run_logged", "state_folder"]
+
+BUILD_TIMEOUT_S = 1800.0
+KILL_AFTER_S = 3.0
+LOG_LINES = 40
+HASH_LIMIT_BYTES = 8 * 1024 * 1024  # a larger file counts by size and time of change
+NOT_SOURCES = {
+    ".git",
+    ".hg",
+    ".rollcall",
+    "node_modules",
+    ".venv",
+    "venv",
+    ".nox",
+    ".tox",
+    "__pycache__",
+    "dist",
+    "build",
+}
+_PYTHON_TOOLS = ("pip", "pip3", "uv", "python", "python3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A build that stands.
+
+    Attributes:
+        fingerprint: Of what went in.
+        bin: The folder of programs that comes first on the server's PATH, or None.
+        log: Where the output of the build is kept.
+        env: Variables that the build gives the server (none yet).
+    """
+
+    fingerprint: str
+    bin: Path | None = None
+    log: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def output(self) -> str:
+        """What the build printed, "" where there was none."""
+        try:
+            return self.log.read_text(encoding="utf-8", errors="replace") if self.log else ""
+        except OSError:
+            return ""
+
+
+def state_folder(root: Path, override: Path | None = None) -> Path:
+    """The folder for everything that we keep, `.rollcall` beside harness.toml, made with its own .gitignore.
+
+    Raises:
+        StackError: It cannot be written.
+    """
+    state = override or root / ".rollcall"
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        ignore = state / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+        probe = state / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise StackError(
+            f"state cannot be written to {state}: {error.strerror}", hint="choose another place with --state DIR"
+        ) from error
+    return state
+
+
+def fingerprint(project: ProjectSpec) -> str:
+    """The state of everything that the build depends on: commands, interpreter, tools, lock files, sources."""
+    digest = hashlib.sha256()
+    server = project.server
+    parts: list[object] = [1, server.build, server.python, server.venv]
+    if server.venv:
+        found = find_interpreter(server.python)
+        parts += [found.version, found.path, shutil.which("uv") is not None]
+    programs = {Path(command[0]).name for command in server.build}
+    if programs & {"npm", "npx", "node", "pnpm", "yarn", "corepack"}:
+        parts += [_version("node"), _version("npm"), _user_npmrc()]
+    if server.build:
+        digest.update(_sources(project.root))
+    digest.update(json.dumps(parts, sort_keys=True, default=list).encode())
+    return digest.hexdigest()[:16]
+
+
+def _version(program: str) -> str:
+    try:
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "none"
+    return done.stdout.strip()
+
+
+def _user_npmrc() -> str:
+    path = Path(os.environ.get("NPM_CONFIG_USERCONFIG") or Path(os.environ.get("HOME") or "/nonexistent") / ".npmrc")
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _sources(root: Path) -> bytes:
+    digest = hashlib.sha256()
+    for name in sorted(_source_files(root)):
+        path = root / name
+        with suppress(OSError):
+            stat = path.lstat()
+            digest.update(f"{name}\0{stat.st_mode:o}\0{stat.st_size}\0".encode("utf-8", "surrogateescape"))
+            if path.is_symlink():
+                digest.update(os.fsencode(path.readlink()))
+            elif stat.st_size > HASH_LIMIT_BYTES:
+                digest.update(str(stat.st_mtime_ns).encode())
+            else:
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.digest()
+
+
+def _source_files(root: Path) -> set[str]:
+    """Tracked and untracked files that git does not ignore; without git, all but the folders that builds make."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            capture_output=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            env=env,
+            check=False,
+        )
+        if done.returncode == 0 and done.stdout:
+            names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+            return {name for name in names if not name.startswith(".rollcall/")}
+    except (OSError, subprocess.TimeoutExpired):
+        pass
+    out: set[str] = set()
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name not in NOT_SOURCES]
+        out.update(os.path.relpath(os.path.join(folder, name), root) for name in files)
+    return out
+
+
+async def build(project: ProjectSpec, *, state: Path, scope: Scope, progress: Progress, force: bool = False) -> Built:
+    """Builds the server, or finds that it is built.
+
+    Args:
+        state: As from `state_folder`.
+        force: Build even if this state of the sources was built before.
+    Raises:
+        BuildError: A command failed, could not be started, or took over BUILD_TIMEOUT_S; or the server's command is
+            not there afterwards.
+    """
+    server = project.server
+    mark = await anyio.to_thread.run_sync(fingerprint, project)
+    if not server.build and not server.venv:
+        return Built(fingerprint=mark)
+    builds = state / "builds"
+    folder = builds / mark
+    builds.mkdir(parents=True, exist_ok=True)
+    async with _locked(builds / "lock", progress, server.name):
+        built = Built(fingerprint=mark, bin=folder / "venv" / "bin" if server.venv else None, log=folder / "build.log")
+        if not force and _is_done(builds, mark, project):
+            progress.note(server.name, "build: nothing has changed, reused")
+            return built
+        await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+        folder.mkdir()
+        with suppress(FileNotFoundError):
+            (builds / "current").unlink()
+        with stage(progress, server.name, "build"):
+            await _build(project, folder, scope)
+        _check_command(project, built)
+        done = {"artefacts": _artefacts(project)}
+        _write(folder / "done.json", json.dumps(done))
+        _write(builds / "current", mark)
+        return built
+
+
+async def _build(project: ProjectSpec, folder: Path, scope: Scope) -> None:
+    server = project.server
+    home = scope.tmp / "build-home"
+    tmp = scope.tmp / "build-tmp"  # also what marks these processes as ours
+    for item in (home, tmp):
+        item.mkdir(exist_ok=True)
+    venv = folder / "venv" if server.venv else None
+    env = dict(build_environment(os.environ, venv=venv, home=home), TMPDIR=str(tmp))
+    commands: list[Sequence[str]] = []
+    if venv is not None:
+        commands.append(venv_command(await anyio.to_thread.run_sync(find_interpreter, server.python), venv))
+    values = {"repo": str(project.root), "tmp": str(tmp), **{f"env.{k}": v for k, v in os.environ.items()}}
+    try:
+        commands += [[expand(part, values) for part in command] for command in server.build]
+    except UnknownPlaceholder as error:
+        raise BuildError(f"a build command uses ${{{error.args[0]}}}, which has no value", server=server.name) from None
+    masker = Masker(value for name, value in os.environ.items() if is_secret_name(name))
+    with (folder / "build.log").open("wb") as log:
+        for command in commands:
+            await _run(command, cwd=project.root, env=env, log=log, masker=masker, server=server.name)
+        if venv is not None:  # a server that is byte-compiled starts in half the time
+            compile_all = [str(venv / "bin" / "python"), "-m", "compileall", "-q", "-j", "0", str(venv / "lib")]
+            await run_logged(compile_all, cwd=project.root, env=env, log=log)
+
+
+async def _run(
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: IO[bytes], masker: Masker, server: str
+) -> None:
+    shown = masker.text(shlex.join(command))
+    log.write(f"$ {shown}\n".encode())
+    log.flush()
+    began = log.tell()
+    hint = f"to see it again: cd {shlex.quote(str(cwd))} && {shown}"
+    try:
+        with anyio.fail_after(BUILD_TIMEOUT_S):
+            code = await run_logged(command, cwd=cwd, env=env, log=log)
+    except TimeoutError:
+        tail = masker.text(last_lines(Path(log.name), began))
+        raise BuildError(
+            f"build command took over {BUILD_TIMEOUT_S:g} s: {shown}", hint=hint, log=tail, server=server
+        ) from None
+    except OSError as error:
+        raise BuildError(
+            f"build command could not be started: {shown}: {error.strerror}",
+            hint=f"is {command[0]!r} installed and on PATH?",
+            server=server,
+        ) from error
+    if code != 0:
+        tail = masker.text(last_lines(Path(log.name), began))
+        raise BuildError(f"build command ended with exit code {code}: {shown}", hint=hint, log=tail, server=server)
+
+
+async def run_logged(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: IO[bytes]) -> int:
+    """Runs a command in a session of its own, its output going to a file; kills the whole group if we are cancelled.
+
+    Returns:
+        Its exit code, negative for a signal.
+    Raises:
+        OSError: It could not be started.
+    """
+    program = shutil.which(command[0], path=env.get("PATH")) or command[0]
+    process = await anyio.open_process(
+        [program, *command[1:]],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        return await process.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end_group(process.pid, process)
+
+
+async def _end_group(group: int, process: anyio.abc.Process) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(group, number)
+        except (ProcessLookupError, PermissionError):
+            break
+        with anyio.move_on_after(KILL_AFTER_S):
+            await process.wait()
+            while _alive(group):
+                await anyio.sleep(0.05)
+    await process.wait()
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def last_lines(path: Path, offset: int = 0, *, lines: int = LOG_LINES) -> str:
+    """The last lines of a log from an offset on, at most 64 KiB of them."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(offset, size - 65536))
+        text = file.read().decode("utf-8", "replace")
+    return "\n".join(text.splitlines()[-lines:])
+
+
+@asynccontextmanager
+async def _locked(path: Path, progress: Progress, subject: str) -> AsyncIterator[None]:
+    """One build at a time in one repository; another harness's build is waited for."""
+    began = time.monotonic()
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() - began > BUILD_TIMEOUT_S:
+                    raise BuildError(
+                        f"another build has held {path} for {BUILD_TIMEOUT_S:g} s", server=subject
+                    ) from None
+                progress.waiting(subject, "build", "another build in this repository")
+                await anyio.sleep(0.2)
+        yield
+
+
+def _is_done(builds: Path, mark: str, project: ProjectSpec) -> bool:
+    try:
+        done = json.loads((builds / mark / "done.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    if _touches_the_tree(project):
+        try:
+            if (builds / "current").read_text(encoding="utf-8") != mark:
+                return False
+        except OSError:
+            return False
+    if project.server.venv and not (builds / mark / "venv" / "bin" / "python").exists():
+        return False
+    return bool(done.get("artefacts") == _artefacts(project))
+
+
+def _touches_the_tree(project: ProjectSpec) -> bool:
+    """Whether a build may leave files in the working tree: anything but installing into the venv."""
+    return any(
+        Path(command[0]).name not in ("pip", "pip3") or "-e" in command or "--editable" in command
+        for command in project.server.build
+    )
+
+
+def _artefacts(project: ProjectSpec) -> list[list[object]]:
+    """What the build left in the tree, as far as the command shows it: path, size, time of change."""
+    names = [part for part in project.server.command if "${" not in part]
+    out: list[list[object]] = []
+    for name in [*names, "node_modules/.package-lock.json"]:
+        path = project.root / project.server.cwd / name
+        with suppress(OSError):
+            if path.is_file():
+                stat = path.stat()
+                out.append([name, stat.st_size, stat.st_mtime_ns])
+    return out
+
+
+def _check_command(project: ProjectSpec, built: Built) -> None:
+    server = project.server
+    program = server.command[0]
+    if "${" in program:
+        return
+    env = build_environment(os.environ, venv=built.bin.parent if built.bin else None, home=project.root)
+    if os.sep in program:
+        found = (project.root / server.cwd / program).exists()
+    else:
+        found = shutil.which(program, path=env.get("PATH")) is not None
+    if found:
+        return
+    moved = [name for name in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER") if os.environ.get(name)]
+    where = f"in {built.bin} or on PATH" if built.bin else "on PATH"
+    raise BuildError(
+        f"after the build there is no {program!r} {where}, which [server] command starts",
+        hint=f"set by the caller and dropped for builds: {', '.join(moved)}"
+        if moved
+        else "does the package install it?",
+        log=last_lines(built.log) if built.log else "",
+        server=server.name,
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
