@@ -1,0 +1,119 @@
+"""Makes the reference pages from the code: `python docs/generate.py`; with --check it only says whether they are true."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "reference"
+NOTE = "<!-- made by docs/generate.py; do not edit -->\n\n"
+FILES = {
+    "harness": "`harness.toml`, beside the sources of the server.",
+    "suite": "A suite: the files that `[suites] files` names.",
+    "backend": "`backends/<name>/backend.toml`, in the repository or shipped.",
+    "exemptions": "`exemptions.toml`.",
+}
+COMMANDS = ("check", "build", "run", "integration", "judge", "exemptions", "reap", "doctor")
+
+
+def cell(text: object) -> str:
+    return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def checks() -> str:
+    sys.path.insert(0, str(ROOT))
+    from harness.model.checks import CHECKS
+
+    out = [
+        "# The checks\n",
+        NOTE,
+        "Severity `error` fails the run; `warning` is listed and fails it with `--strict`. `[checks]` in harness.toml lowers a\n"
+        "whole family, and every report lists what was lowered. *Excused as* is the table name of an exemption; what has none\n"
+        "cannot be excused.\n\n",
+        "| check | severity | fires on | excused as | source |\n|---|---|---|---|---|\n",
+    ]
+    for item in sorted(CHECKS.values(), key=lambda check: check.id):
+        excused = f"`{item.exempt}`" if item.exempt else ""
+        out.append(f"| `{item.id}` | {item.severity} | {cell(item.fires)} | {excused} | {cell(item.source)} |\n")
+    return "".join(out)
+
+
+def rows(schema: dict, prefix: str, root: dict) -> list[str]:
+    out = []
+    if "$ref" in schema:
+        target: dict = root
+        for part in schema["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+    for branch in ("anyOf", "oneOf"):
+        for option in schema.get(branch, []):
+            out += rows(option, prefix, root)
+    required = set(schema.get("required", ()))
+    for key, value in schema.get("properties", {}).items():
+        name = f"{prefix}.{key}" if prefix else key
+        kind = value.get("type", "")
+        kind = " or ".join(kind) if isinstance(kind, list) else kind
+        if "enum" in value:
+            kind = ", ".join(f"`{item}`" for item in value["enum"])
+        text = cell(value.get("description", "")) + (" **Required.**" if key in required else "")
+        out.append(f"| `{cell(name)}` | {cell(kind)} | {text} |\n")
+        out += rows(value, name, root)
+    extra = schema.get("additionalProperties")
+    if isinstance(extra, dict):
+        out += rows(extra, f"{prefix}.<name>" if prefix else "<name>", root)
+    items = schema.get("items")
+    if isinstance(items, dict):
+        out += rows(items, f"{prefix}[]", root)
+    return out
+
+
+def files() -> str:
+    out = [
+        "# The files\n",
+        NOTE,
+        "All of them are TOML, UTF-8. Unknown keys are errors. The JSON Schemas, for editors, are in the package:\n"
+        "`harness/config/schema/<file>.schema.json`; an editor that reads `#:schema` comments takes them from there.\n\n"
+        "`${…}` is expanded in strings: `backend.<role>.<output>`, `repo`, `tmp`, `env.NAME`, and in suites\n"
+        "`captured.<name>`; in backend.toml `secret.<name>`, `address.<port>`, `port.<port>`, `service.<name>`,\n"
+        "`provisioned.<name>`, `version` and `dir`. Nothing else.\n",
+    ]
+    for name, text in FILES.items():
+        schema = json.loads((ROOT / "harness/config/schema" / f"{name}.schema.json").read_text(encoding="utf-8"))
+        seen = dict.fromkeys(rows(schema, "", schema))
+        out.append(f"\n## {schema['title']}\n\n{text} {schema['description']}\n\n| key | type | |\n|---|---|---|\n")
+        out += seen
+    return "".join(out)
+
+
+def commands() -> str:
+    env = {**os.environ, "COLUMNS": "110", "NO_COLOR": "1"}
+
+    def text(*words: str) -> str:
+        command = [sys.executable, "-P", "-m", "harness", *words, "--help"]
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout
+
+    out = ["# The commands\n", NOTE, f"```\n{text().rstrip()}\n```\n"]
+    for name in COMMANDS:
+        body = text(name).partition("\nexit codes:")[0].rstrip()
+        out.append(f"\n## mcp-rollcall {name}\n\n```\n{body}\n```\n")
+    return "".join(out)
+
+
+def main() -> int:
+    wrong = []
+    for name, make in {"checks": checks, "files": files, "commands": commands}.items():
+        path = PAGES / f"{name}.md"
+        text = make()
+        if "--check" not in sys.argv:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            wrong.append(path.name)
+    if wrong:
+        print(f"not what the code says: {', '.join(wrong)}; run python docs/generate.py", file=sys.stderr)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,344 @@
+"""The report as people read it in a terminal: the verdict first, then each thing once.
+
+Foreign text is printed character by character, but for control characters, which become visible escapes; there is no
+markup language in between. Only our own words are coloured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from harness.model.finding import (
+    CaseResult,
+    Coverage,
+    Excused,
+    Finding,
+    HarnessFailure,
+    Judgement,
+    Lowered,
+    NotJudged,
+    Ran,
+    Report,
+    Verdict,
+)
+from harness.report.ansi import Paint
+from harness.report.build import canonical
+from harness.report.escape import cut_bytes, display_width, lines_of, visible, wrap
+
+__all__ = [
+    "LOG_LINES",
+    "MESSAGE_BYTES",
+    "VALUE_BYTES",
+    "amount",
+    "finding_lines",
+    "headline",
+    "message_of",
+    "subject_of",
+    "to_text",
+]
+
+VALUE_BYTES = 2_000  # of one value of a finding's evidence
+MESSAGE_BYTES = 8_000
+LOG_LINES = 20
+RERUNS = 3  # commands shown where one entry stands for several findings
+LOG_LINE_BYTES = 1_000
+MIN_WIDTH = 40
+
+_STYLES: dict[Verdict, str] = {
+    "clean": "green",
+    "findings": "red",
+    "partial": "yellow",
+    "error": "red",
+    "nothing-run": "red",
+}
+_MARKS = {"error": ("red", "✗"), "warning": ("yellow", "!")}
+
+
+def to_text(report: Report, *, color: bool = False, width: int = 100) -> str:
+    """The report for a terminal, with a newline at its end.
+
+    Args:
+        color: Whether our own words are coloured.
+        width: Columns to wrap prose at; 0 never wraps. Evidence and command lines are never broken, and neither is
+            the first line, which is the verdict.
+    """
+    paint = Paint(color)
+    width = max(width, MIN_WIDTH) if width > 0 else 0
+    judgement = report.judgement
+    style = _STYLES[report.verdict]
+    blocks: list[list[str]] = [
+        [f"{paint('bold', 'mcp-rollcall:')} {paint(style, report.verdict)} — {headline(report)}"],
+        list(_cells(judgement, paint, width)),
+        *_findings(judgement.findings, paint, width),
+        *_errors(judgement.errors, paint, width),
+        _not_judged(judgement.not_judged, paint, width),
+        _excused(judgement.excused, paint, width),
+        _lowered(judgement.lowered, paint, width),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def headline(report: Report) -> str:
+    """What stands behind the verdict in the first line: the counts, also when green, then the notes."""
+    judgement = report.judgement
+    tools = sum(cell.tools for cell in judgement.coverage)
+    succeeded = sum(cell.succeeded for cell in judgement.coverage)
+    excused = sum(cell.excused for cell in judgement.coverage)
+    servers = {run.server for run in judgement.ran} | {cell.server for cell in judgement.coverage}
+    cells = {(cell.server, cell.backend) for cell in judgement.coverage}
+    severities = [finding.severity for finding in judgement.findings]
+    counts = [amount(len(servers), "server")]
+    if len(cells) > len(servers):
+        counts.append(amount(len(cells), "cell"))
+    spoken = sum(run.outcome != "not-spoken" for run in judgement.ran)
+    counts += [amount(spoken, "run"), amount(severities.count("error"), "finding")]
+    if "warning" in severities:
+        counts.append(amount(severities.count("warning"), "warning"))
+    if judgement.errors:
+        kinds = ", ".join(sorted({re.sub(r"[^\w-]", "_", failure.kind) for failure in judgement.errors}))
+        counts.append(f"{amount(len(judgement.errors), 'error')}: {kinds}")
+    if judgement.not_judged:
+        counts.append(f"{len(judgement.not_judged)} not judged")
+    if report.exit > 1:
+        counts.append(f"exit {report.exit}")
+    notes = [visible(note.strip()) for note in report.notes]
+    if report.verdict == "partial":
+        own = all(item.own for item in judgement.not_judged)
+        notes.insert(0, "your own selection left something out" if own else "not everything could be judged")
+    elif report.verdict == "nothing-run":
+        notes.insert(0, "nothing was run")
+    line = f"{succeeded} of {tools} tools exercised, {excused} excused ({', '.join(counts)})"
+    return " · ".join((line, *notes))
+
+
+def amount(number: int, word: str) -> str:
+    """`1 finding`, `2 findings`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def subject_of(finding: Finding) -> str:
+    """What a finding is about: the tool with its pointer, or the server, or the file."""
+    name = finding.tool if finding.tool is not None else finding.server or finding.file or "mcp-rollcall"
+    return visible(f"{name} {finding.pointer}" if finding.pointer else name)
+
+
+def message_of(finding: Finding) -> str:
+    """What a finding says, without its place in front, which every format gives elsewhere."""
+    place = f"{finding.file}:{finding.line}: "
+    return finding.message.removeprefix(place) if finding.file and finding.line else finding.message
+
+
+def finding_lines(
+    finding: Finding, *, paint: Paint, width: int, indent: str = "", alike: Sequence[Finding] = ()
+) -> Iterator[str]:
+    """What, evidence, source, rerun: all of a finding, or of several that are alike, but its heading."""
+    several = alike if len(alike) > 1 else (finding,)
+    message = message_of(finding)
+    if len(several) > 1 and finding.tool and message.startswith(f"{finding.tool} "):
+        message = f"each {message.removeprefix(finding.tool).lstrip(' ')}"
+    yield from wrap(cut_bytes(message, MESSAGE_BYTES), width, first=indent, rest=indent)
+    rows: list[tuple[str, Sequence[str]]] = [("evidence", list(_evidence(finding)))]
+    rows.append(("source", lines_of(finding.source) if finding.source else ()))
+    commands = list(dict.fromkeys(item.rerun for item in several if item.rerun))
+    rest = [f"(and {len(commands) - RERUNS} more, in report.json)"] if len(commands) > RERUNS else []
+    rows.append(("rerun", [line for command in commands[:RERUNS] for line in lines_of(command)] + rest))
+    for name, lines in rows:
+        for number, line in enumerate(lines):
+            head = paint("dim", f"{name:<10}") if number == 0 else " " * 10
+            yield f"{indent}{head}{line}"
+
+
+def _evidence(finding: Finding) -> Iterator[str]:
+    for key, value in sorted(finding.evidence.items()):
+        if value is None or value in ("", [], {}):
+            continue
+        text = cut_bytes(_shown(value), VALUE_BYTES)
+        lines = lines_of(text.removesuffix("\n"))
+        if len(lines) == 1:
+            yield f"{visible(key)}: {lines[0]}"
+        else:
+            yield f"{visible(key)}:"
+            yield from (f"| {line}".rstrip() for line in lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple) and value and all(isinstance(item, str) and "\n" not in item for item in value):
+        return ", ".join(value)
+    if isinstance(value, list | tuple) and len(value) > 1 and any(isinstance(item, Mapping) for item in value):
+        return "\n".join(map(_shown, value))
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+
+
+def _place(file: str | None, line: int | None) -> str:
+    return "" if not file else visible(file if line is None else f"{file}:{line}")
+
+
+def _cells(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
+    """One line of numbers for every cell, and one that says what they rest on."""
+    coverage = {(cell.server, cell.backend): cell for cell in judgement.coverage}
+    runs: dict[tuple[str, str], list[Ran]] = {}
+    for run in judgement.ran:
+        runs.setdefault((run.server, run.backend), []).append(run)
+    cases: dict[tuple[str, str], list[CaseResult]] = {}
+    for case in judgement.cases:
+        cases.setdefault((case.server, case.backend), []).append(case)
+    keys = sorted(coverage.keys() | runs.keys())
+    names = {key: visible(f"{key[0]}  {key[1]}") for key in keys}
+    column = min(max((len(name) for name in names.values()), default=0), 40) + 3
+    for key in keys:
+        numbers = _numbers(coverage.get(key), paint)
+        lead = f"  {names[key]:<{column}}"
+        yield lead + numbers
+        line = ""
+        for part in _basis(coverage.get(key), runs.get(key, []), cases.get(key, [])):
+            longer = f"{line}; {part}" if line else part
+            if line and width and column + display_width(longer) > width - 2:
+                yield " " * (2 + column) + paint("dim", f"{line};")
+                longer = part
+            line = longer
+        if line:
+            yield " " * (2 + column) + paint("dim", line)
+
+
+def _numbers(cell: Coverage | None, paint: Paint) -> str:
+    if cell is None:
+        return paint("red", "no tools listed")
+    parts = [f"{cell.succeeded} of {cell.tools} exercised", f"{cell.excused} excused"]
+    for number, word in (
+        (cell.missing, "missing"),
+        (cell.failed_only, "failed only"),
+        (cell.refused_only, "refused only"),
+    ):
+        if number:
+            parts.append(paint("red", f"{number} {word}") if cell.judged else f"{number} {word}")
+    if not cell.judged:
+        parts.append(paint("yellow", "absence not judged"))
+    return ", ".join(parts)
+
+
+def _basis(cell: Coverage | None, runs: Sequence[Ran], cases: Sequence[CaseResult]) -> Iterator[str]:
+    if cases:
+        passed = sum(case.status == "passed" for case in cases)
+        yield f"{passed} of {amount(len(cases), 'case')} passed"
+    if cell is not None and cell.prompts:
+        yield f"{cell.prompts_used} of {amount(cell.prompts, 'prompt')} used"
+    if cell is not None and cell.resources:
+        yield f"{cell.resources_used} of {amount(cell.resources, 'resource')} used"
+    for era, group in groupby(sorted(runs, key=lambda run: run.era), key=lambda run: run.era):
+        of_era = list(group)
+        if all(run.outcome == "not-spoken" for run in of_era):
+            yield f"{era} not spoken"
+            continue
+        protocols = sorted({run.protocol for run in of_era if run.protocol})
+        ends = [run.profile if run.outcome == "finished" else f"{run.profile}: {run.outcome}" for run in of_era]
+        yield visible(" ".join((era, *protocols, f"({', '.join(ends)})")))
+    if runtime := ", ".join(sorted({run.runtime for run in runs if run.runtime})):
+        versions = {f"{label} {version}".strip() for run in runs for label, version in run.versions.items() if version}
+        yield visible(", ".join((runtime, *sorted(versions))))
+
+
+def _findings(findings: Sequence[Finding], paint: Paint, width: int) -> Iterator[list[str]]:
+    for server, group in groupby(findings, key=lambda finding: finding.server):
+        mine = list(group)
+        warnings = sum(finding.severity == "warning" for finding in mine)
+        numbers = [amount(len(mine) - warnings, "finding")] if len(mine) > warnings else []
+        numbers += [amount(warnings, "warning")] if warnings else []
+        yield [f"{paint('bold', visible(server) or 'files')} — {', '.join(numbers)}"]
+        for alike in _alike(mine):
+            finding = alike[0]
+            style, mark = _MARKS[finding.severity]
+            place = _place(finding.file, finding.line)
+            head = ", ".join(map(subject_of, alike)) + f": {visible(finding.check)}" + (f" ({place})" if place else "")
+            first, *more = wrap(head, width, first="    ", rest="      ")
+            body = finding_lines(finding, paint=paint, width=width, indent="    ", alike=alike)
+            yield [f"  {paint(style, mark)} {first.removeprefix('    ')}", *more, *body]
+
+
+def _alike(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
+    """Findings that differ in the tool only stand together, so that what is said of forty tools is said once."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        message = finding.message.removeprefix(f"{finding.tool} ") if finding.tool else finding.message
+        key = canonical(dataclasses.replace(finding, tool=None, rerun="", message=message))
+        groups.setdefault(key, []).append(finding)
+    return groups.values()
+
+
+def _errors(errors: Sequence[HarnessFailure], paint: Paint, width: int) -> Iterator[list[str]]:
+    if not errors:
+        return
+    yield [f"{paint('bold', 'Errors')} — the harness could not do its job: {len(errors)}"]
+    for failure in errors:
+        first = (
+            f"  {paint('red', '✗')} {visible(failure.kind)} ({visible(failure.server) or 'all'}, exit {failure.code})"
+        )
+        lines = [first, *wrap(cut_bytes(failure.message, MESSAGE_BYTES), width, first="    ", rest="    ")]
+        if failure.hint:
+            lines += _labelled("hint", failure.hint, paint, width)
+        if failure.log.strip():
+            lines += [f"    {paint('dim', 'log')}       {line}" if number == 0 else f"              {line}"
+                      for number, line in enumerate(_folded(failure.log))]  # fmt: skip
+        yield lines
+
+
+def _folded(log: str) -> list[str]:
+    """The last lines of a log, after a remark on how many came before."""
+    lines = [cut_bytes(line, LOG_LINE_BYTES) for line in lines_of(log.strip("\r\n"))]
+    rest = len(lines) - LOG_LINES
+    remark = [f"({amount(rest, 'line')} before this; all of it in report.json)"] if rest > 0 else []
+    return remark + [f"| {line}".rstrip() for line in lines[-LOG_LINES:]]
+
+
+def _labelled(name: str, text: str, paint: Paint, width: int) -> list[str]:
+    pad = " " * 14
+    lines = wrap(cut_bytes(text, MESSAGE_BYTES), width, first=pad, rest=pad)
+    return [f"    {paint('dim', f'{name:<10}')}{lines[0].removeprefix(pad)}", *lines[1:]]
+
+
+def _not_judged(items: Sequence[NotJudged], paint: Paint, width: int) -> list[str]:
+    def shown(item: NotJudged) -> tuple[str, str]:
+        about = " ".join(visible(part) for part in (item.server, item.subject or "") if part)
+        return f"? {visible(item.check)}{f': {about}' if about else ''}", item.why + (
+            " (your selection)" if item.own else ""
+        )
+
+    return _listed("Not judged", items, shown, paint, width)
+
+
+def _excused(items: Sequence[Excused], paint: Paint, width: int) -> list[str]:
+    def shown(item: Excused) -> tuple[str, str]:
+        on = f" on {visible(item.backend)}" if item.backend else ""
+        check = "" if item.check.startswith("exercised") else f" {visible(item.check)}"
+        return f"{_place(item.file, item.line)}  {visible(item.server)} {visible(item.subject)}{check}{on}", item.reason
+
+    return _listed("Excused in writing", items, shown, paint, width)
+
+
+def _lowered(items: Sequence[Lowered], paint: Paint, width: int) -> list[str]:
+    def shown(item: Lowered) -> tuple[str, str]:
+        place = _place(item.file, item.line)
+        return f"{place}  {visible(item.server)}", f"{item.family} is {item.to}: {amount(item.findings, 'finding')}"
+
+    return _listed("Lowered in [checks]", items, shown, paint, width)
+
+
+def _listed(
+    title: str, items: Sequence[Any], shown: Callable[[Any], tuple[str, str]], paint: Paint, width: int
+) -> list[str]:
+    """A title with the number of items; each item on a line with what is said about it, or below where it is long."""
+    if not items:
+        return []
+    return [f"{paint('bold', title)}: {len(items)}", *_rows(map(shown, items), width)]
+
+
+def _rows(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
+    for head, text in rows:
+        lines = wrap(cut_bytes(text.strip(), MESSAGE_BYTES), width, first=f"  {head} — ", rest="      ")
+        yield from lines

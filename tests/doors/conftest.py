@@ -1,0 +1,150 @@
+"""Repositories made for a test, and the command line run on them as a user does: as a process."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SERVERS = Path(__file__).parent.parent / "servers"
+
+
+@dataclass
+class Done:
+    """A command that ended. `report` is report.json, None if there is none."""
+
+    code: int
+    stdout: str
+    stderr: str
+    report: dict | None
+
+
+@dataclass
+class Project:
+    """A folder with files in it."""
+
+    root: Path
+
+    def write(self, files: dict[str, str]) -> "Project":
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return self
+
+    def with_servers(self) -> "Project":
+        """Copies tests/servers to `servers/`."""
+        shutil.copytree(SERVERS, self.root / "servers", dirs_exist_ok=True)
+        return self
+
+    def environment(self, **more: str | None) -> dict[str, str]:
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("ROLLCALL_", "GITHUB_", "NOX_"))}
+        for key, value in more.items():
+            if value is None:
+                env.pop(key, None)
+            else:
+                env[key] = value
+        return env
+
+    def run(self, *arguments: str, cwd: str = ".", env: dict | None = None, timeout: float = 120) -> Done:
+        report = self.root / ".rollcall" / "report.json"
+        report.unlink(missing_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "harness", *arguments],
+            cwd=self.root / cwd,
+            env=self.environment(**(env or {})),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        read = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
+        return Done(done.returncode, done.stdout, done.stderr, read)
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    return Project(tmp_path)
+
+
+HARNESS_TOML = """\
+schema = 1
+[server]
+name = "good"
+command = ["python3", "${repo}/servers/good.py"]
+[profiles.plain]
+[profiles.asking]
+elicit = "accept"
+[suites]
+files = ["suites/*.toml"]
+"""
+
+GOOD_SUITE = """\
+schema = 2
+id = "all"
+
+[[case]]
+id = "echoes"
+[[case.step]]
+call = "echo"
+arguments = { text = "Grüße ★" }
+expect = { text_equals = "Grüße ★" }
+
+[[case]]
+id = "adds"
+[[case.step]]
+call = "add"
+arguments = { a = 1, b = 2 }
+expect = { pointer = { "/structuredContent/sum" = 3 } }
+capture = { sum = "/structuredContent/sum" }
+[[case.step]]
+call = "add"
+arguments = { a = "${captured.sum}", b = 1 }
+expect = { text_equals = "4" }
+
+[[case]]
+id = "refuses"
+[[case.step]]
+call = "fail"
+expect = { is_error = true, text_contains = "on purpose" }
+[[case.step]]
+call = "nobody"
+unlisted = true
+expect = { code = -32602, text_matches = "Unknown" }
+
+[[case]]
+id = "waits-and-confirms"
+[[case.step]]
+call = "slow"
+arguments = { seconds = 0 }
+expect = { text_contains = "at last" }
+[[case.step]]
+call = "guarded"
+arguments = { key = "k" }
+confirm = true
+expect = { text_equals = "deleted k" }
+
+[[case]]
+id = "asks"
+profiles = ["asking"]
+[[case.step]]
+call = "ask"
+expect = { text_contains = "accept" }
+"""
+
+EXEMPTIONS = """\
+schema = 1
+[good.exercised]
+fail = "it fails on purpose, whatever it is given"
+"""
+
+
+@pytest.fixture
+def good(project) -> Project:
+    """A repository whose server, suite and exemptions are as they should be."""
+    files = {"harness.toml": HARNESS_TOML, "suites/all.toml": GOOD_SUITE, "exemptions.toml": EXEMPTIONS}
+    return project.with_servers().write(files)

@@ -1,0 +1,240 @@
+"""The command line, end to end, as a user runs it: real processes, real servers. DESIGN §4, §6, §7."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+
+def edit(project, name, old, new):
+    path = project.root / name
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def checks(report):
+    return [finding["check"] for finding in report["findings"]]
+
+
+def test_a_good_server_is_clean_in_both_eras(good):
+    done = good.run("integration")
+    assert done.code == 0, done.stdout + done.stderr
+    assert done.report["verdict"] == "clean"
+    assert {(run["era"], run["profile"]) for run in done.report["ran"]} == {
+        (era, profile) for era in ("modern", "handshake") for profile in ("plain", "asking")
+    }
+    (cell,) = done.report["coverage"]
+    counts = [cell[key] for key in ("tools", "succeeded", "refused_only", "failed_only", "excused", "missing")]
+    assert counts == [6, 5, 0, 0, 1, 0]
+    assert "5 of 6" in done.stdout
+    assert "1 excused" in done.stdout
+    assert done.report["excused"][0]["subject"] == "fail"
+
+
+def test_judging_again_gives_the_same_bytes_without_the_server(good):
+    first = good.run("integration", "--today", "2026-12-01")
+    written = (good.root / ".rollcall/report.json").read_bytes()
+    (good.root / "servers/good.py").unlink()
+    again = good.run("judge", "--today", "2026-12-01")
+    assert again.code == 0
+    assert (good.root / ".rollcall/report.json").read_bytes() == written
+    assert first.stdout == again.stdout
+
+
+def test_the_report_knows_no_absolute_path_pid_or_duration(good):
+    good.run("integration")
+    text = (good.root / ".rollcall/report.json").read_text(encoding="utf-8")
+    assert str(good.root) not in text
+    assert '"pid"' not in text
+
+
+def test_a_tool_that_no_call_reached_is_missing(good):
+    edit(good, "suites/all.toml", 'call = "echo"', 'call = "add"')
+    done = good.run("integration")
+    assert done.code == 1
+    assert "exercised/missing" in checks(done.report)
+    assert {finding["tool"] for finding in done.report["findings"]} >= {"echo"}
+
+
+def test_an_exemption_for_a_tool_that_answered_is_false(good):
+    edit(good, "exemptions.toml", "[good.exercised]", '[good.exercised]\necho = "nobody could ever call this one"')
+    done = good.run("integration")
+    assert done.code == 1
+    (finding,) = [item for item in done.report["findings"] if item["check"] == "exemption/false"]
+    assert (finding["file"], finding["line"]) == ("exemptions.toml", 3)
+
+
+def test_stale_malformed_and_false_are_reported_together(good):
+    more = 'gone = "this tool was removed long ago"\nfail2 = "todo"\necho = "nobody could ever call this one"'
+    edit(good, "exemptions.toml", "[good.exercised]", f"[good.exercised]\n{more}")
+    report = good.run("integration").report
+    assert {"exemption/stale", "exemption/malformed", "exemption/false"} <= set(checks(report))
+
+
+def test_only_exemptions_changed_means_only_judging_again(good):
+    good.run("integration")
+    edit(good, "exemptions.toml", "fail =", "# fail =")
+    done = good.run("judge")
+    assert done.code == 1
+    assert checks(done.report) == ["exercised/refused-only"]
+
+
+def test_recording_and_judging_apart_is_the_same_as_both_at_once(good):
+    whole = good.run("integration", "--today", "2026-12-01")
+    written = (good.root / ".rollcall/report.json").read_bytes()
+    for era in ("modern", "handshake"):
+        for profile in ("plain", "asking"):
+            done = good.run("run", "--era", era, "--profile", profile, "--evidence", "elsewhere")
+            assert done.code == 0, done.stderr
+    judged = good.run("judge", "--today", "2026-12-01", "--evidence", "elsewhere")
+    assert judged.code == whole.code == 0
+    assert (good.root / ".rollcall/report.json").read_bytes() == written
+
+
+def test_a_lost_run_is_not_judged_and_not_green(good):
+    good.run("run", "--era", "modern")
+    done = good.run("judge")
+    assert done.report["verdict"] != "clean"
+    assert any("handshake" in item["why"] for item in done.report["not_judged"])
+
+
+def test_deselection_is_partial_and_complete_can_be_required(good):
+    done = good.run("integration", "-k", "adds")
+    assert done.code == 0
+    assert done.report["verdict"] == "partial"
+    assert done.stdout.splitlines()[0].startswith("mcp-rollcall: partial")
+    assert not checks(done.report)
+    assert good.run("judge", "-k", "adds", "--require-complete").code == 3
+
+
+def test_nothing_selected_is_exit_3(good):
+    assert good.run("integration", "-k", "no-such-case").code == 3
+
+
+def test_nothing_recorded_is_not_green(good):
+    done = good.run("judge")
+    assert done.code == 3
+    assert done.report["verdict"] == "nothing-run"
+
+
+def test_a_repository_without_suites_is_exit_3(good):
+    edit(good, "harness.toml", '[suites]\nfiles = ["suites/*.toml"]', "")
+    done = good.run("integration")
+    assert done.code == 3
+    assert "nothing to run" in done.stdout + done.stderr
+
+
+def test_a_broken_file_is_exit_2_with_file_and_line(good):
+    edit(good, "harness.toml", "command", "comand")
+    done = good.run("integration")
+    assert done.code == 2
+    assert "harness.toml:4" in done.stdout + done.stderr
+    assert "did you mean 'command'?" in done.stdout + done.stderr
+    assert done.report["errors"][0]["kind"] == "config"
+
+
+def test_a_server_that_cannot_start_is_exit_6_with_its_last_words(good):
+    edit(good, "harness.toml", "good.py", "dies_at_start.py")
+    done = good.run("integration")
+    assert done.code == 6
+    assert done.report["verdict"] == "error"
+    error = done.report["errors"][0]
+    assert error["kind"] == "server"
+    assert error["log"]
+
+
+def test_a_build_that_fails_is_exit_4_and_in_every_report(good):
+    edit(
+        good, "harness.toml", "[profiles.plain]", 'build = [["sh", "-c", "echo the reason; exit 9"]]\n[profiles.plain]'
+    )
+    done = good.run("integration")
+    assert done.code == 4
+    assert "the reason" in done.stdout
+    for name in ("report.xml", "report.md"):
+        assert "exit code 9" in (good.root / ".rollcall" / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["text", "json", "junit", "markdown"])
+def test_stdout_is_one_document_and_nothing_else(good, name):
+    done = good.run("integration", "--format", name)
+    assert done.code == 0
+    assert "\x1b" not in done.stdout
+    if name == "json":
+        assert json.loads(done.stdout)["verdict"] == "clean"
+    if name == "junit":
+        assert done.stdout.startswith("<?xml")
+
+
+def test_the_caller_s_environment_does_not_reach_the_server(good):
+    edit(good, "harness.toml", "good.py", "shows_environment.py")
+    suite = 'schema = 2\nid = "env"\n[[case]]\nid = "c"\n'
+    for call in ("names", "cwd"):
+        suite += f'[[case.step]]\ncall = "{call}"\nexpect = {{ text_matches = "PATH|/" }}\n'
+    (good.root / "suites/all.toml").write_text(suite)
+    edit(good, "exemptions.toml", EXEMPTION, "")
+    done = good.run("integration", env={"MCPTEST_CANARY_SECRET": "tweet"})
+    evidence = b"".join(path.read_bytes() for path in (good.root / ".rollcall/evidence").rglob("*.jsonl"))
+    assert b"PATH" in evidence, done.stdout
+    assert b"MCPTEST_CANARY_SECRET" not in evidence
+
+
+EXEMPTION = '[good.exercised]\nfail = "it fails on purpose, whatever it is given"\n'
+
+
+def test_a_database_that_this_run_did_not_start_is_refused(good):
+    """The guard: an error, never a skip, and nothing is started."""
+    edit(
+        good,
+        "harness.toml",
+        "[profiles.plain]",
+        'env = { DATABASE_URL = "postgres://127.0.0.1:5432/prod" }\n[profiles.plain]',
+    )
+    done = good.run("integration")
+    assert done.code == 2
+    assert "DATABASE_URL" in done.stdout
+    assert not list((good.root / ".rollcall/evidence").rglob("server-*.jsonl"))
+
+
+def test_the_rerun_line_of_a_finding_works_when_pasted(good):
+    edit(good, "suites/all.toml", 'text_equals = "4"', 'text_equals = "5"')
+    report = good.run("integration").report
+    (line,) = {item["rerun"] for item in report["findings"] if item["check"] == "suite/step-failed"}
+    words = shlex.split(line)
+    assert words[0] == "mcp-rollcall"
+    again = good.run(*words[1:])
+    assert again.code == 1
+    assert "suite/step-failed" in checks(again.report)
+
+
+def test_a_pipe_that_closes_early_is_no_traceback(good):
+    """U056."""
+    script = f"{shlex.quote(sys.executable)} -P -m harness integration | head -1; echo ${{PIPESTATUS[0]}}"
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(["bash", "-c", script], cwd=good.root, env=env, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr
+    assert done.stdout.splitlines()[-1] == "0"
+    assert (good.root / ".rollcall/report.json").exists()
+
+
+def test_help_names_every_exit_code():
+    done = subprocess.run([sys.executable, "-m", "harness", "--help"], capture_output=True, text=True, check=True)
+    for code in ("0 clean", "1 findings", "2 configuration", "3 nothing", "4 build", "5 stack", "6 server", "130"):
+        assert code in done.stdout
+
+
+def test_a_lowered_family_is_listed_in_the_report(good):
+    edit(good, "harness.toml", "[profiles.plain]", '[checks]\nprocess = "warning"\n[profiles.plain]')
+    report = good.run("integration").report
+    assert [(item["family"], item["to"]) for item in report["lowered"]] == [("process", "warning")]
+
+
+def test_secrets_of_the_caller_that_are_passed_on_are_masked_everywhere(good):
+    edit(good, "harness.toml", "[profiles.plain]", 'env = { API_TOKEN = "${env.CANARY}" }\n[profiles.plain]')
+    edit(good, "harness.toml", "good.py", "shows_environment.py")
+    done = good.run("integration", env={"CANARY": "tweet-tweet-tweet"})
+    written = b"".join(path.read_bytes() for path in (good.root / ".rollcall").rglob("*") if path.is_file())
+    assert b"tweet-tweet-tweet" not in written + done.stdout.encode() + done.stderr.encode()
