@@ -142,6 +142,7 @@ def start(good):
         if harness.process.poll() is None:
             harness.process.kill()
             harness.process.wait()
+        harness.process.stdout.close()
         for pid, _ in harness.children():
             os.kill(pid, signal.SIGKILL)
 

@@ -1,0 +1,542 @@
+"""`mcp-rollcall`: the command line. The only module that prints: the report on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from harness import __version__
+from harness.errors import HarnessError, Interrupted, StackError, iterate_errors
+
+if TYPE_CHECKING:
+    from harness.integration import Options, Outcome, Timings
+    from harness.model.finding import Judgement, Report
+    from harness.model.progress import Progress
+    from harness.report.progress import ProgressLog
+
+__all__ = ["main"]
+
+FORMATS = ("text", "json", "junit", "markdown")
+EXITS = """\
+exit codes:
+  0 clean   1 findings   2 configuration or usage   3 nothing was run or selected
+  4 build failed   5 stack failed   6 server could not be started   130 interrupted (after clean-up)
+  The highest wins; everything still runs.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Returns:
+        The exit code, as `--help` lists them.
+    """
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    parser = _parser()
+    try:
+        parsed = parser.parse_args(arguments)
+        if parsed.command is None:
+            parser.print_help(sys.stdout)
+            return 2
+        return int(parsed.run(parsed))
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return Interrupted.code
+    except BrokenPipeError:
+        _silence_stdout()
+        return 141
+    except SystemExit as error:
+        _flush()
+        return error.code if isinstance(error.code, int) else 2
+    except BaseException as error:
+        if "--traceback" in arguments:
+            raise
+        return _fail(error)
+
+
+def _fail(error: BaseException) -> int:
+    code = 0
+    for leaf in iterate_errors(error):
+        if isinstance(leaf, HarnessError):
+            _say(f"mcp-rollcall: {leaf.message}")
+            if leaf.hint:
+                _say(f"  hint: {leaf.hint}")
+            code = max(code, leaf.code)
+        else:
+            _say(f"mcp-rollcall: {type(leaf).__name__}: {leaf}")
+            _say("  hint: this is a fault of mcp-rollcall's; run again with --traceback and report it")
+            code = max(code, 2)
+    return code
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mcp-rollcall",
+        description="Fails the build unless every tool of an MCP server answered against its real backend, "
+        "or is excused in writing.",
+        epilog=EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"mcp-rollcall {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    def add(name: str, run: Callable[[argparse.Namespace], int], text: str, *groups: Callable[..., None]) -> None:
+        sub = commands.add_parser(
+            name,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
+            epilog=EXITS,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        sub.set_defaults(run=run)
+        for group in groups:
+            group(sub)
+        sub.add_argument("--traceback", action="store_true", help="show Python tracebacks of errors")
+
+    add("check", _check, "check the files that people write, and list the planned runs", _selects, _runtime)
+    add("build", _build, "build the servers under test (reused while nothing has changed)", _selects, _runtime, _state)
+    add(
+        "run",
+        _record,
+        "record the evidence of the selected runs, without judging",
+        _selects,
+        _runtime,
+        _state,
+        _rebuild,
+    )
+    add(
+        "integration",
+        _integration,
+        "build, stand up the backends, drive every tool, judge",
+        _selects,
+        _runtime,
+        _state,
+        _rebuild,
+        _judging,
+    )
+    add(
+        "judge",
+        _judge,
+        "judge the recorded evidence again, without Docker or server",
+        _selects,
+        _runtime,
+        _state,
+        _judging,
+    )
+    add(
+        "exemptions",
+        _exemptions,
+        "the verdict on every entry of the exemption files, by the recorded evidence",
+        _selects,
+        _runtime,
+        _state,
+        _judging,
+    )
+    add("reap", _reap, "remove what dead runs left behind", _dry)
+    add("doctor", _doctor, "what is here, and what would run how", _selects, _runtime)
+    return parser
+
+
+def _selects(sub: argparse.ArgumentParser) -> None:
+    group = sub.add_argument_group("selection")
+    group.add_argument("names", nargs="*", metavar="SERVER", help="only these servers (the same as --server)")
+    group.add_argument(
+        "--project",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder with a harness.toml, or the file (default: .)",
+    )
+    group.add_argument("--server", action="append", default=[], metavar="NAME", help="only this server")
+    group.add_argument(
+        "--default-server", action="append", default=[], metavar="NAME", help="the servers to take if none is named"
+    )
+    group.add_argument("--all", action="store_true", help="all servers, whatever --default-server says")
+    group.add_argument(
+        "--backend", action="append", default=[], metavar="NAME[@VERSION]", help="only cells with this backend"
+    )
+    group.add_argument("--era", action="append", default=[], choices=("handshake", "modern"), help="only this era")
+    group.add_argument("--profile", action="append", default=[], metavar="NAME", help="only this profile")
+    group.add_argument(
+        "-k", dest="cases", default="", metavar="EXPR", help="only cases whose server/suite/case matches, as in pytest"
+    )
+
+
+def _runtime(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--runtime",
+        choices=("auto", "docker", "process"),
+        default=os.environ.get("ROLLCALL_RUNTIME") or "auto",
+        help="where backends run: in Docker, as embedded processes, or what is there (default: auto)",
+    )
+
+
+def _state(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--evidence", metavar="DIR", help="where evidence is kept (default: .rollcall/evidence of each project)"
+    )
+    sub.add_argument(
+        "--state", metavar="DIR", help="where builds and all else are kept (default: .rollcall of each project)"
+    )
+
+
+def _rebuild(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--rebuild", action="store_true", help="build even if nothing has changed")
+
+
+def _judging(sub: argparse.ArgumentParser) -> None:
+    group = sub.add_argument_group("judging")
+    group.add_argument("--format", choices=FORMATS, default="text", help="what goes to stdout (default: text)")
+    group.add_argument(
+        "--out", metavar="DIR", help="where report.json, report.xml and report.md are written (default: .rollcall)"
+    )
+    group.add_argument("--strict", action="store_true", help="warnings fail the run too")
+    group.add_argument("--require-complete", action="store_true", help="exit 3 if anything was deselected")
+    group.add_argument(
+        "--today",
+        type=_day,
+        metavar="YYYY-MM-DD",
+        help="the date that `expires` is compared with (default: today, UTC)",
+    )
+
+
+def _dry(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date (YYYY-MM-DD)") from None
+
+
+def _options(parsed: argparse.Namespace) -> Options:
+    from harness.integration import Options
+
+    base = Path.cwd()
+    value: Callable[[str], object] = lambda name: getattr(parsed, name, None)  # noqa: E731
+
+    def path(name: str) -> Path | None:
+        text = value(name)
+        return base / str(text) if text else None
+
+    today = value("today")
+    return Options(
+        base=base,
+        projects=tuple(Path(item) for item in parsed.project) or (Path(),),
+        servers=(*parsed.names, *parsed.server),
+        default_servers=tuple(parsed.default_server),
+        everything=parsed.all,
+        backends=tuple(parsed.backend),
+        eras=tuple(parsed.era),
+        profiles=tuple(parsed.profile),
+        cases=parsed.cases,
+        runtime=parsed.runtime,
+        evidence=path("evidence"),
+        state=path("state"),
+        out=path("out"),
+        strict=bool(value("strict")),
+        require_complete=bool(value("require_complete")),
+        rebuild=bool(value("rebuild")),
+        today=today if isinstance(today, date) else None,
+    )
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def _integration(parsed: argparse.Namespace) -> int:
+    return _work(parsed, record=True, judged=True)
+
+
+def _record(parsed: argparse.Namespace) -> int:
+    return _work(parsed, record=True, judged=False)
+
+
+def _build(parsed: argparse.Namespace) -> int:
+    return _work(parsed, record=False, judged=False)
+
+
+def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
+    """`build`, `run` and `integration`: they differ in how far they go."""
+    from harness import integration
+    from harness.engine.interrupt import run_interruptible
+
+    options = _options(parsed)
+    today = options.today or datetime.now(UTC).date()
+    outcome, timings = integration.Outcome(traceback=parsed.traceback), integration.Timings()
+    interrupted = ""
+    with _progress() as log, integration.collecting(outcome):
+        progress = _Timed(log, timings)
+        _, plan = integration.load_plan(options)
+        outcome.plan = plan
+        for note in plan.notes:
+            progress.note("mcp-rollcall", note)
+
+        async def work() -> None:
+            await integration.execute(options, plan, outcome, progress=progress, only_build=not record)
+
+        interrupted = run_interruptible(work, on_interrupt=lambda cause: progress.note("interrupted", cause)).cause
+    if judged:
+        return _judged(parsed, options, outcome, timings, today=today, interrupted=interrupted)
+    for error in outcome.errors:
+        _say(f"{error.kind} error: {error.server + ': ' if error.server else ''}{error.message}")
+        if error.log:
+            _say("  | " + error.log.replace("\n", "\n  | "))
+        if error.hint:
+            _say(f"  hint: {error.hint}")
+    code = max((error.code for error in outcome.errors), default=0)
+    if interrupted:
+        return Interrupted.code
+    if record:
+        _say(f"{outcome.recorded} run(s) recorded, {len(outcome.not_run)} not")
+    return code
+
+
+def _judge(parsed: argparse.Namespace) -> int:
+    from harness import integration
+
+    options = _options(parsed)
+    outcome = integration.Outcome()
+    with integration.collecting(outcome):
+        _, outcome.plan = integration.load_plan_for_judging(options)
+    return _judged(parsed, options, outcome, None, today=options.today or datetime.now(UTC).date())
+
+
+def _exemptions(parsed: argparse.Namespace) -> int:
+    from harness import integration
+    from harness.report.exemptions import only_exemptions
+
+    options = _options(parsed)
+    outcome = integration.Outcome()
+    today = options.today or datetime.now(UTC).date()
+    with integration.collecting(outcome):
+        _, outcome.plan = integration.load_plan_for_judging(options)
+    report = only_exemptions(_report(options, outcome, today=today))
+    _print(_formatted(report, parsed.format))
+    return report.exit
+
+
+def _judged(
+    parsed: argparse.Namespace,
+    options: Options,
+    outcome: Outcome,
+    timings: Timings | None,
+    *,
+    today: date,
+    interrupted: str = "",
+) -> int:
+    report = _report(options, outcome, today=today, interrupted=interrupted)
+    _write_reports(options, outcome, report, timings)
+    _print(_formatted(report, parsed.format))
+    return report.exit
+
+
+def _report(options: Options, outcome: Outcome, *, today: date, interrupted: str = "") -> Report:
+    from harness import integration
+    from harness.model.finding import Judgement
+
+    judgement: Judgement = Judgement()
+    if outcome.plan is not None:
+        judgement = integration.judge_evidence(options, outcome.plan, outcome, today=today)
+    return integration.report_of(options, outcome, judgement, today=today, interrupted=interrupted)
+
+
+def _check(parsed: argparse.Namespace) -> int:
+    from harness import integration
+
+    options = _options(parsed)
+    loaded, plan = integration.load_plan_for_judging(options)
+    cases = sum(len(suite.cases) for project in loaded.projects for suite in project.suites)
+    _print(
+        f"{len(loaded.projects)} server(s), {cases} case(s), {len(loaded.exemptions)} exemption(s): "
+        f"the files are well formed; {len(integration.selected_runs(plan))} run(s) planned\n"
+        + "".join(f"  {run.key}\n" for run in integration.selected_runs(plan))
+    )
+    malformed = [entry for entry in loaded.exemptions if entry.problems]
+    for entry in malformed:
+        _say(f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: {'; '.join(entry.problems)}")
+    return 1 if malformed else 0
+
+
+def _reap(parsed: argparse.Namespace) -> int:
+    from harness.engine.reap import reap
+
+    found = reap(dry_run=parsed.dry_run)
+    lines = [f"{'would remove' if parsed.dry_run else 'removed'} {item.kind} {item.name}" for item in found.removed]
+    for item in (*found.kept, *found.failed):
+        verb = "could not remove" if item in found.failed else "left alone"
+        lines.append(
+            f"{verb} {item.kind} {item.name}: {item.why}" + (f"\n  by hand: {item.command}" if item.command else "")
+        )
+    _print("\n".join(lines) if lines else "nothing was left by dead runs")
+    for note in found.notes:
+        _say(f"note: {note}")
+    return StackError.code if found.failed else 0
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    from harness.doctor import examine
+
+    text, code = examine(_options(parsed))
+    _print(text)
+    return code
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def _formatted(report: Report, name: str) -> str:
+    if name == "json":
+        from harness.report.json import to_json
+
+        return to_json(report)
+    if name == "junit":
+        from harness.report.junit import to_junit
+
+        return to_junit(report).decode("utf-8")
+    if name == "markdown":
+        from harness.report.markdown import to_markdown
+
+        return to_markdown(report)
+    from harness.report.progress import wants_color
+    from harness.report.text import to_text
+
+    tty = _is_tty(sys.stdout)
+    return to_text(report, color=wants_color(os.environ, tty), width=_width() if tty else 100)
+
+
+def _write_reports(options: Options, outcome: Outcome, report: Report, timings: Timings | None) -> None:
+    """report.json, .xml and .md, each whole or not at all; a place that cannot be written is said, not fatal."""
+    from harness.report.json import to_json
+    from harness.report.junit import to_junit
+    from harness.report.markdown import to_markdown
+
+    folder = options.out or options.state
+    if folder is None:
+        projects = outcome.plan.projects if outcome.plan else ()
+        folder = (projects[0].root if len(projects) == 1 else options.base) / ".rollcall"
+    files = {
+        "report.json": to_json(report).encode("utf-8"),
+        "report.xml": to_junit(report),
+        "report.md": to_markdown(report).encode("utf-8"),
+    }
+    if timings is not None:
+        files["timings.json"] = timings.to_json().encode("utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.name == ".rollcall" and not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        for name, data in files.items():
+            fresh = folder / f".{name}.{os.getpid()}"
+            fresh.write_bytes(data)
+            fresh.replace(folder / name)
+    except OSError as error:
+        _say(f"the reports cannot be written to {folder}: {error.strerror}; choose another place with --out DIR")
+    _tell_ci(os.environ, report, files["report.md"].decode("utf-8"))
+
+
+def _tell_ci(env: Mapping[str, str], report: Report, summary: str) -> None:
+    if env.get("GITHUB_ACTIONS") == "true":
+        from harness.report.github import to_annotations
+
+        _say(to_annotations(report).rstrip("\n"))
+    place = env.get("GITHUB_STEP_SUMMARY")
+    if place:
+        from harness.report.markdown import fit_summary
+
+        try:
+            path = Path(place)
+            size = path.stat().st_size if path.exists() else 0
+            with path.open("a", encoding="utf-8") as file:
+                file.write(fit_summary(size, summary))
+        except OSError as error:
+            _say(f"the step summary cannot be written to {place}: {error.strerror}")
+
+
+def _progress() -> ProgressLog:
+    from harness.report.progress import ProgressLog, wants_color, wants_status_line
+
+    tty = _is_tty(sys.stderr)
+    return ProgressLog(
+        sys.stderr,
+        tty=wants_status_line(os.environ, tty),
+        color=wants_color(os.environ, tty),
+        columns=_width(),
+    )
+
+
+class _Timed:
+    """Passes everything on, and keeps the seconds."""
+
+    def __init__(self, inner: Progress, timings: Timings) -> None:
+        self._inner, self._timings = inner, timings
+
+    def begin(self, subject: str, what: str) -> None:
+        self._inner.begin(subject, what)
+
+    def end(self, subject: str, what: str, *, ok: bool, seconds: float, detail: str = "") -> None:
+        self._timings.add(subject, what, seconds)
+        self._inner.end(subject, what, ok=ok, seconds=seconds, detail=detail)
+
+    def waiting(self, subject: str, what: str, detail: str) -> None:
+        self._inner.waiting(subject, what, detail)
+
+    def note(self, subject: str, text: str) -> None:
+        self._inner.note(subject, text)
+
+
+def _print(text: str) -> None:
+    from harness.report.escape import encodable
+
+    try:
+        sys.stdout.write(encodable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "ascii"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()  # `| head` has what it wanted; the exit code is still the verdict's
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError, UnicodeEncodeError):
+        return  # stderr is closed, and there is nobody left to tell
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        _silence_stdout()
+
+
+def _silence_stdout() -> None:
+    """Python flushes stdout at exit; it must find a place that takes the rest."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
+
+
+def _is_tty(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except (ValueError, AttributeError):
+        return False
+
+
+def _width() -> int:
+    import shutil
+
+    return max(60, min(shutil.get_terminal_size((100, 24)).columns, 140))

@@ -1,0 +1,169 @@
+"""Files -> what they say, or every problem of every file at once."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.config import exemptions as exemption_files
+from harness.config import project as project_files
+from harness.config.backend import Shelf, read_backend
+from harness.config.exemptions import read_entries
+from harness.config.problems import ConfigProblems, Problem
+from harness.config.project import Reading, read_project
+from harness.config.toml import Files
+from harness.config.values import fold
+from harness.errors import NothingSelected
+from harness.model.plan import BackendSpec, ExemptionSpec, Place, ProjectSpec
+
+__all__ = ["Loaded", "load", "load_backend"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What the files say.
+
+    Attributes:
+        projects: In the order in which they were asked for.
+        exemptions: Entries of all exemptions files, well formed or not.
+        exemption_files: Names of these files, as messages call them.
+        neighbours: Servers that a rollout.toml beside such a file lists, but for those of `projects`: the file
+            speaks of them too.
+    """
+
+    projects: tuple[ProjectSpec, ...]
+    exemptions: tuple[ExemptionSpec, ...]
+    exemption_files: tuple[str, ...]
+    neighbours: tuple[str, ...] = ()
+
+
+def load(
+    paths: Sequence[Path], *, base: Path, catalogue: Sequence[Path], exemptions_beside: Path | None = None
+) -> Loaded:
+    """Read harness.toml files and everything that they name.
+
+    Args:
+        paths: harness.toml files, or folders with one.
+        base: The folder that file names in messages are relative to.
+        catalogue: Folders that hold shipped backends; a project's own `backends/` goes first.
+        exemptions_beside: Where exemptions.toml is looked for last: the folder of the noxfile.
+    Raises:
+        ConfigProblems: Every problem of every file.
+        NothingSelected: The files are in order, but no [server] is in any of them.
+    """
+    files = Files(base, catalogue)
+    shelf = Shelf(files, catalogue)
+    readings = [read_project(files, path, shelf) for path in _harness_files(files, paths)]
+    files.add(*_same_names(readings))
+    entries: list[ExemptionSpec] = []
+    names: list[str] = []
+    seen: set[Path] = set()
+    projects = []
+    for reading, path in zip(readings, _harness_files(Files(base), paths), strict=True):
+        found = _exemptions_of(reading, path.parent, exemptions_beside)
+        if found is not None and found.resolve() not in seen:
+            seen.add(found.resolve())
+            entries.extend(read_entries(files, found))
+            names.append(files.name(found))
+        if reading.spec is not None:
+            projects.append(_with_exemptions(reading.spec, found))
+    empty = [reading.place for reading in readings if reading.empty]
+    if empty and (files.problems or len(empty) < len(readings)):
+        hint = "name it: [server] with name and command"
+        files.add(*(Problem(place, "", "there is no [server]", hint) for place in empty))
+    if files.problems:
+        raise ConfigProblems(files.problems)
+    if not projects:
+        where = ", ".join(place.file for place in empty)
+        said = (
+            f"nothing to run: there is no [server] in {where}" if where else "nothing to run: no harness.toml was named"
+        )
+        raise NothingSelected(said, hint="a harness.toml needs [server] with name and command, and [suites]")
+    ours = {project.server.name for project in projects}
+    listed = {name for folder in {file.parent for file in seen} for name in _listed(folder)}
+    return Loaded(
+        projects=tuple(projects),
+        exemptions=tuple(entries),
+        exemption_files=tuple(names),
+        neighbours=tuple(sorted(listed - ours)),
+    )
+
+
+def load_backend(folder: Path, *, base: Path) -> BackendSpec:
+    """The backend in one folder.
+
+    Raises:
+        ConfigProblems: Everything that is wrong with it.
+    """
+    files = Files(base)
+    backend = read_backend(files, folder)
+    if backend is None:
+        raise ConfigProblems(files.problems)
+    return backend
+
+
+def _listed(folder: Path) -> Iterator[str]:
+    """Names of the servers that the rollout list in a folder has by path; what cannot be read names nobody."""
+    for entry in _toml(folder / "rollout.toml").get("repository", ()):
+        path = entry.get("path") if isinstance(entry, dict) else None
+        if isinstance(path, str):
+            server = _toml(folder / path / project_files.FILE).get("server")
+            if isinstance(server, dict) and isinstance(server.get("name"), str):
+                yield server["name"]
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _harness_files(files: Files, paths: Sequence[Path]) -> list[Path]:
+    """Each harness.toml once, in order; a folder without one is a problem."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        file = path / project_files.FILE if path.is_dir() else path
+        if path.is_dir() and not file.exists():
+            hint = "write one, or name the folder that has it"
+            files.add(
+                Problem(Place(file=files.name(path)), "", f"there is no {project_files.FILE} in this folder", hint)
+            )
+        else:
+            found.setdefault(file.resolve(), file)
+    return list(found.values())
+
+
+def _same_names(readings: Sequence[Reading]) -> list[Problem]:
+    out = []
+    seen: dict[str, tuple[str, Place]] = {}
+    for reading in readings:
+        if reading.name is None:
+            continue
+        name, place = reading.name
+        if fold(name) in seen:
+            other, first = seen[fold(name)]
+            hint = (
+                "exemptions and reports go by the name" if other == name else "names that differ in case only are one"
+            )
+            out.append(Problem(place, "[server] name", f"the server '{other}' in {first} has this name already", hint))
+        seen.setdefault(fold(name), (name, place))
+    return out
+
+
+def _exemptions_of(reading: Reading, root: Path, beside: Path | None) -> Path | None:
+    if reading.exemptions is not None:
+        return reading.exemptions
+    for folder in (root, beside):
+        if folder is not None and (folder / exemption_files.FILE).is_file():
+            return folder / exemption_files.FILE
+    return None
+
+
+def _with_exemptions(project: ProjectSpec, file: Path | None) -> ProjectSpec:
+    from dataclasses import replace
+
+    return replace(project, exemptions_file=file.absolute() if file is not None else None)

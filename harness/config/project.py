@@ -1,0 +1,369 @@
+"""harness.toml, with the backends it names and its suites -> ProjectSpec."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from harness.config.backend import Shelf
+from harness.config.problems import Path, Problem, did_you_mean, quoted
+from harness.config.suites import Around, build_suite, suite_problems
+from harness.config.toml import Document, Files
+from harness.config.validate import check, other_version
+from harness.config.values import (
+    Scope,
+    escapes,
+    fold,
+    items,
+    python_problem,
+    strings,
+    table,
+    text,
+    texts,
+    unknown_placeholders,
+)
+from harness.model.plan import (
+    CALL_TIMEOUT_S,
+    ERAS,
+    START_TIMEOUT_S,
+    BackendSpec,
+    CheckSettings,
+    LoweredSpec,
+    Place,
+    ProfileSpec,
+    ProjectSpec,
+    RoleSpec,
+    ServerSpec,
+    SuiteSpec,
+)
+
+__all__ = ["FILE", "Reading", "read_project"]
+
+FILE = "harness.toml"
+MAX_SUITE_FILES = 1000
+
+_PYTHONS = re.compile(r"(?:pip|python)[0-9.]*\Z|uv\Z")
+_SHELL = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What came of one harness.toml.
+
+    Attributes:
+        name: The server's name and where it stands, as far as there is one.
+        spec: The project; None where it has problems (they have been added) or no server.
+        exemptions: The file that the `exemptions` key names.
+        empty: The file is in order but has no [server].
+    """
+
+    place: Place
+    name: tuple[str, Place] | None = None
+    spec: ProjectSpec | None = None
+    exemptions: FilePath | None = None
+    empty: bool = False
+
+
+def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
+    """Everything that one harness.toml says; what is wrong with it, or with what it names, is added to `files`."""
+    document = files.read(path)
+    if document is None:
+        return Reading(place=Place(file=files.name(path)))
+    other = other_version(document, "harness")
+    if other is not None:
+        files.add(other)
+        return Reading(place=document.place())
+    before = len(files.problems)
+    root = path.absolute().parent
+    data = document.data
+    files.add(*check(document, "harness"))
+    roles = _roles(files, document, shelf, root)
+    files.add(*_server_problems(document, roles))
+    profiles = tuple(_profile_names(files, document))
+    documents = _suite_documents(files, document, root)
+    suites = _suites(
+        files, documents, Around(profiles=profiles, judge=lambda name, captured: _scope(roles, captured).judge(name))
+    )
+    name = text(table(data.get("server")).get("name"))
+    exemptions = _exemptions(files, document, root)
+    spec = None
+    if len(files.problems) == before and "server" in data:
+        spec = _build(document, root, roles, suites, exemptions)
+    return Reading(
+        place=document.place(),
+        name=(name, document.place(("server", "name"))) if name is not None else None,
+        spec=spec,
+        exemptions=exemptions,
+        empty="server" not in data and len(files.problems) == before,
+    )
+
+
+# --- roles and placeholders ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Role:
+    """A role as it was found: `backends` are those that could be read, `all` whether that is each it names."""
+
+    backends: tuple[BackendSpec, ...]
+    all: bool
+
+
+def _roles(files: Files, document: Document, shelf: Shelf, root: FilePath) -> dict[str, _Role]:
+    out = {}
+    for role, value in table(document.data.get("backends")).items():
+        settings, path = table(value), ("backends", role)
+        found: list[BackendSpec] = []
+        named = texts(settings.get("use"))
+        for index, name in enumerate(named):
+            backend = shelf.find(name, root)
+            if isinstance(backend, BackendSpec):
+                found.append(backend)
+            elif backend is not None and not escapes(name) and "/" not in name:  # the schema has told those
+                where: Path = (*path, "use") if isinstance(settings.get("use"), str) else (*path, "use", index)
+                hint = did_you_mean(name, backend)
+                files.add(document.problem(where, f"there is no backend {quoted(name)}", hint))
+        out[role] = _Role(backends=tuple(found), all=bool(named) and len(found) == len(named))
+        files.add(*_version_problems(document, (*path, "versions"), texts(settings.get("versions")), out[role]))
+    return out
+
+
+def _version_problems(document: Document, path: Path, versions: list[str], role: _Role) -> Iterator[Problem]:
+    if not role.all:
+        return
+    known = [version for backend in role.backends for version in backend.versions]
+    for index, version in enumerate(versions):
+        if version not in known:
+            names = " or ".join(backend.name for backend in role.backends)
+            hint = did_you_mean(version, known)
+            yield document.problem((*path, index), f"{names} has no version {quoted(version)}", hint)
+    for backend in role.backends:
+        if versions and not set(versions) & set(backend.versions) and set(versions) <= set(known):
+            hint = did_you_mean(versions[0], backend.versions, what=f"versions of {backend.name}")
+            yield document.problem(path, f"none of these is a version of {backend.name}", hint)
+
+
+def _scope(roles: Mapping[str, _Role], captured: frozenset[str] | None) -> Scope:
+    """The placeholders of a running server (`captured` is None there) or of a suite."""
+    known = {"port", "repo", "tmp"}
+    half: dict[str, str] = {}
+    loose = {"env"}
+    for role, found in roles.items():
+        if not found.all:  # its problems have been told; its outputs are not known
+            loose.add(f"backend.{role}")
+            continue
+        outputs = [{output.name for output in backend.outputs} for backend in found.backends]
+        common = outputs[0].intersection(*outputs)
+        known |= {f"backend.{role}.{name}" for name in common}
+        for name in outputs[0].union(*outputs) - common:
+            without = [b.name for b, mine in zip(found.backends, outputs, strict=True) if name not in mine]
+            half[f"backend.{role}.{name}"] = f"{' and '.join(without)}, which may fill the role too, has no such output"
+    if captured is not None:
+        known |= {f"captured.{name}" for name in captured}
+        half["captured"] = _captured_hint(captured)
+    else:
+        half["captured"] = "captures exist in suites only"
+    return _Loose(known=known, open=("env",), elsewhere=half, loose=frozenset(loose))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loose(Scope):
+    """A scope in which the outputs of some roles are not known."""
+
+    loose: frozenset[str] = frozenset()
+
+    def judge(self, name: str) -> tuple[str, str] | None:
+        if name.rpartition(".")[0] in self.loose - {"env"}:
+            return None
+        return Scope.judge(self, name)
+
+
+def _captured_hint(captured: frozenset[str]) -> str:
+    listed = ", ".join(sorted(captured))
+    return "no earlier step of this case captures it" + (f"; captured so far: {listed}" if listed else "")
+
+
+def _server_problems(document: Document, roles: Mapping[str, _Role]) -> Iterator[Problem]:
+    server = table(document.data.get("server"))
+    for path, string in strings(
+        {key: document.data[key] for key in ("server", "profiles") if key in document.data}, ()
+    ):
+        if "\0" in string:
+            yield document.problem(path, "a NUL character, which no program can be given")
+    if server.get("name") == "schema":
+        hint = "exemptions.toml begins with this word; choose another name"
+        yield document.problem(("server", "name"), "no server can be called schema", hint)
+    python = text(server.get("python"))
+    if python and (said := python_problem(python)) is not None:
+        yield document.problem(("server", "python"), *said)
+    cwd = text(server.get("cwd"))
+    if cwd is not None and (escapes(cwd) or "${" in cwd):
+        yield document.problem(("server", "cwd"), f"{quoted(cwd)} is no folder inside the repository")
+    command = items(server.get("command"))
+    if command and isinstance(command[0], str) and not command[0].strip():
+        yield document.problem(("server", "command", 0), "the program has no name")
+    for index, item in enumerate(items(server.get("build"))):
+        yield from _build_problems(document, ("server", "build", index), item)
+    early = "builds run before the backends and the server start; they know repo and env.NAME"
+    building = Scope(known={"repo"}, open=("env",), elsewhere={"backend": early, "port": early, "tmp": early})
+    yield from unknown_placeholders(document, ("server", "build"), server.get("build"), building.judge)
+    running = _scope(roles, None)
+    for key in ("command", "env"):
+        yield from unknown_placeholders(document, ("server", key), server.get(key), running.judge)
+    for name, profile in table(document.data.get("profiles")).items():
+        yield from unknown_placeholders(document, ("profiles", name, "env"), table(profile).get("env"), running.judge)
+
+
+def _build_problems(document: Document, path: Path, item: Any) -> Iterator[Problem]:
+    if not isinstance(item, str):
+        if isinstance(item, list) and item and isinstance(item[0], str) and not item[0].strip():
+            yield document.problem((*path, 0), "the program has no name")
+        return
+    try:
+        words = shlex.split(item)
+    except ValueError as error:
+        yield document.problem(path, f"this cannot be split into words: {str(error).lower()}")
+        return
+    if item and not words:
+        yield document.problem(path, "must not be empty")
+    shell = next((word for word in words if word in _SHELL or word.endswith(";")), None)
+    if shell is not None:
+        hint = "there is no shell: write one item per command"
+        yield document.problem(path, f"{quoted(shell)} is a word of the shell", hint)
+    elif words and _ASSIGNMENT.match(words[0]):
+        hint = 'there is no shell: write ["env", "NAME=value", "command"] if a variable is needed'
+        yield document.problem(path, f"{quoted(words[0])} is an assignment of the shell", hint)
+
+
+# --- profiles and suites ------------------------------------------------------------------------
+
+
+def _profile_names(files: Files, document: Document) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    profiles = table(document.data.get("profiles"))
+    for name in profiles:
+        if fold(name) in seen:
+            said = f"the profile {quoted(seen[fold(name)])} differs in case only"
+            files.add(document.problem(("profiles", name), said, "on some file systems they are one"))
+        seen[fold(name)] = name
+        yield name
+    if not profiles:
+        yield "plain"
+
+
+def _suite_documents(files: Files, document: Document, root: FilePath) -> list[Document]:
+    found: dict[FilePath, None] = {}
+    for index, pattern in enumerate(texts(table(document.data.get("suites")).get("files"))):
+        path: Path = ("suites", "files", index)
+        if not pattern:
+            continue
+        if escapes(pattern):
+            files.add(document.problem(path, f"{quoted(pattern)} leads out of the repository", "write a relative path"))
+            continue
+        if any("**" in part and part != "**" for part in pattern.split("/")):
+            files.add(document.problem(path, f"{quoted(pattern)} is no pattern", "** stands alone: suites/**/*.toml"))
+            continue
+        try:
+            matches = sorted(file for file in root.glob(pattern) if file.is_file())
+        except (ValueError, NotImplementedError, OSError, re.error, RecursionError, IndexError):
+            files.add(document.problem(path, f"{quoted(pattern)} is no pattern for files"))
+            continue
+        if not matches:
+            files.add(
+                document.problem(path, f"{quoted(pattern)} matches no file", "the pattern is relative to this file")
+            )
+        found.update(dict.fromkeys(matches[: MAX_SUITE_FILES + 1]))
+        if len(found) > MAX_SUITE_FILES:
+            files.add(document.problem(path, f"{quoted(pattern)} matches more than {MAX_SUITE_FILES} files"))
+            return []
+    return [suite for suite in map(files.read, found) if suite is not None]
+
+
+def _suites(files: Files, documents: list[Document], around: Around) -> tuple[SuiteSpec, ...]:
+    seen: dict[str, tuple[str, Place]] = {}
+    out = []
+    for document in documents:
+        problems = suite_problems(document, around)
+        name = text(document.data.get("id"))
+        if name is not None:
+            if fold(name) in seen:
+                other, place = seen[fold(name)]
+                hint = "" if other == name else "names that differ in case only are one on some file systems"
+                problems.append(document.problem(("id",), f"the suite {quoted(other)} in {place} has this name", hint))
+            seen.setdefault(fold(name), (name, document.place(("id",))))
+        files.add(*problems)
+        if not problems:
+            out.append(build_suite(document))
+    return tuple(out)
+
+
+def _exemptions(files: Files, document: Document, root: FilePath) -> FilePath | None:
+    named = text(document.data.get("exemptions"))
+    if not named:
+        return None
+    if "\0" in named or not (root / named).is_file():
+        files.add(document.problem(("exemptions",), f"there is no file {quoted(named)}", "it is relative to this file"))
+        return None
+    return root / named
+
+
+# --- building -----------------------------------------------------------------------------------
+
+
+def _build(
+    document: Document,
+    root: FilePath,
+    roles: Mapping[str, _Role],
+    suites: tuple[SuiteSpec, ...],
+    exemptions: FilePath | None,
+) -> ProjectSpec:
+    data = document.data
+    server = data["server"]
+    build = tuple(tuple(shlex.split(item) if isinstance(item, str) else item) for item in server.get("build", []))
+    eras = server.get("eras")
+    return ProjectSpec(
+        root=root,
+        place=document.place(),
+        server=ServerSpec(
+            name=server["name"],
+            command=tuple(server["command"]),
+            build=build,
+            python=server.get("python"),
+            venv="python" in server or any(_PYTHONS.match(argv[0].rpartition("/")[2]) for argv in build),
+            cwd=server.get("cwd", "."),
+            env=dict(server.get("env", {})),
+            eras=tuple(era for era in ERAS if era in eras) if eras is not None else None,
+            call_timeout_s=float(server.get("call_timeout_s", CALL_TIMEOUT_S)),
+            start_timeout_s=float(server.get("start_timeout_s", START_TIMEOUT_S)),
+        ),
+        roles=tuple(
+            RoleSpec(
+                role=role,
+                use=tuple(texts(value["use"])),
+                versions=tuple(value.get("versions", ())),
+                place=document.place(("backends", role)),
+            )
+            for role, value in data.get("backends", {}).items()
+        ),
+        backends={backend.name: backend for role in roles.values() for backend in role.backends},
+        profiles=tuple(
+            ProfileSpec(name=name, elicit=value.get("elicit"), env=dict(value.get("env", {})))
+            for name, value in data.get("profiles", {}).items()
+        )
+        or (ProfileSpec(name="plain"),),
+        suites=suites,
+        checks=CheckSettings(
+            exercised=data.get("checks", {}).get("exercised", "succeeded"),
+            lowered=tuple(
+                LoweredSpec(family=family, to=level, place=document.place(("checks", family)))
+                for family, level in data.get("checks", {}).items()
+                if family != "exercised" and level != "error"
+            ),
+        ),
+        exemptions_file=exemptions,
+    )

@@ -1,0 +1,176 @@
+"""Suite files -> SuiteSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.config.problems import Path, Problem, did_you_mean, quoted
+from harness.config.toml import Document
+from harness.config.validate import check, other_version
+from harness.config.values import bad_pattern, fold, items, table, text, texts, unknown_placeholders
+from harness.model.bounded import BudgetExceeded, validate
+from harness.model.plan import Action, CaptureSpec, CaseSpec, EventuallySpec, ExpectSpec, StepSpec, SuiteSpec
+
+__all__ = ["ACTIONS", "Around", "build_suite", "suite_problems"]
+
+ACTIONS: tuple[Action, ...] = ("call", "read_resource", "get_prompt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What a suite file may refer to.
+
+    Attributes:
+        profiles: Names of the project's profiles; None where they are not known because of other problems.
+        judge: Message and hint for a placeholder that has no value, given the captured names so far.
+    """
+
+    profiles: Sequence[str] | None
+    judge: Callable[[str, frozenset[str]], tuple[str, str] | None]
+
+
+def suite_problems(document: Document, around: Around) -> list[Problem]:
+    """Everything that is wrong with one suite file."""
+    other = other_version(document, "suite")
+    return [other] if other is not None else [*check(document, "suite"), *_problems(document, around)]
+
+
+def _problems(document: Document, around: Around) -> Iterator[Problem]:
+    data = document.data
+    yield from _profile_problems(document, ("profiles",), data.get("profiles"), around)
+    seen: dict[str, tuple[str, Path]] = {}
+    for index, value in enumerate(items(data.get("case"))):
+        case, path = table(value), ("case", index)
+        name = text(case.get("id"))
+        if name is not None:
+            if fold(name) in seen:
+                other, where = seen[fold(name)]
+                said = f"the case {quoted(other)} at line {document.place(where).line} has this name already"
+                hint = "" if other == name else "names that differ in case only are one on some file systems"
+                yield document.problem((*path, "id"), said, hint)
+            seen.setdefault(fold(name), (name, (*path, "id")))
+        yield from _profile_problems(document, (*path, "profiles"), case.get("profiles"), around)
+        captured: frozenset[str] = frozenset()
+        for key in ("step", "cleanup"):
+            for number, step in enumerate(items(case.get(key))):
+                where = (*path, key, number)
+                yield from _step_problems(document, where, table(step), captured, around)
+                captured |= frozenset(table(table(step).get("capture")))
+
+
+def _profile_problems(document: Document, path: Path, value: Any, around: Around) -> Iterator[Problem]:
+    if around.profiles is None or isinstance(value, str):
+        return
+    for index, name in enumerate(items(value)):
+        if isinstance(name, str) and name and name not in around.profiles:
+            hint = did_you_mean(name, around.profiles)
+            yield document.problem((*path, index), f"there is no profile {quoted(name)}", hint)
+
+
+def _step_problems(
+    document: Document, path: Path, step: Mapping[str, Any], captured: frozenset[str], around: Around
+) -> Iterator[Problem]:
+    expect = table(step.get("expect"))
+    resolved = {key: step[key] for key in (*ACTIONS, "arguments", "expect") if key in step}
+    yield from unknown_placeholders(document, path, resolved, lambda name: around.judge(name, captured))
+    if "read_resource" in step and "arguments" in step:
+        yield document.problem((*path, "arguments"), "reading a resource takes no arguments", "put them into the URI")
+    if expect.get("is_error") is False and "code" in expect:
+        yield document.problem((*path, "expect", "code"), "this is the code of an error, but is_error is false")
+    patterns: list[tuple[Path, Any]] = [((*path, "expect", "text_matches"), expect.get("text_matches"))]
+    for name, value in table(step.get("capture")).items():
+        patterns.append(((*path, "capture", name, "matches"), table(value).get("matches")))
+    for where, pattern in patterns:
+        if isinstance(pattern, str) and (wrong := bad_pattern(pattern)):
+            hint = "use single quotes, so that a backslash is one: '\\d+'" if "\\" in pattern else ""
+            yield document.problem(where, wrong, hint)
+    if isinstance(expect.get("schema"), dict) and not _is_schema(expect["schema"]):
+        yield document.problem((*path, "expect", "schema"), "this is no valid JSON Schema (2020-12)")
+
+
+def _is_schema(value: Any) -> bool:
+    try:
+        validate(value, None)
+    except BudgetExceeded as error:
+        return not str(error).startswith("the schema is not valid")
+    return True
+
+
+# --- building -----------------------------------------------------------------------------------
+
+
+def build_suite(document: Document) -> SuiteSpec:
+    """The suite in a file without problems."""
+    data = document.data
+    return SuiteSpec(
+        id=data["id"],
+        place=document.place(),
+        profiles=_names(data),
+        cases=tuple(_case(document, ("case", index), value) for index, value in enumerate(data.get("case", []))),
+    )
+
+
+def _names(data: Mapping[str, Any]) -> tuple[str, ...] | None:
+    return tuple(texts(data["profiles"])) if "profiles" in data else None
+
+
+def _case(document: Document, path: Path, value: Mapping[str, Any]) -> CaseSpec:
+    return CaseSpec(
+        id=value["id"],
+        place=document.place(path),
+        steps=tuple(_step(document, (*path, "step", index), step) for index, step in enumerate(value["step"])),
+        cleanup=tuple(
+            _step(document, (*path, "cleanup", index), step) for index, step in enumerate(value.get("cleanup", []))
+        ),
+        profiles=_names(value),
+        timeout_s=_seconds(value),
+    )
+
+
+def _seconds(value: Mapping[str, Any]) -> float | None:
+    return float(value["timeout_s"]) if "timeout_s" in value else None
+
+
+def _step(document: Document, path: Path, value: Mapping[str, Any]) -> StepSpec:
+    action = next(name for name in ACTIONS if name in value)
+    return StepSpec(
+        action=action,
+        target=value[action],
+        place=document.place(path),
+        arguments=value.get("arguments", {}),
+        expect=_expect(value.get("expect", {})),
+        capture=tuple(_capture(name, item) for name, item in value.get("capture", {}).items()),
+        confirm=value.get("confirm", False),
+        eventually=_eventually(value.get("eventually", False)),
+        timeout_s=_seconds(value),
+        unlisted=value.get("unlisted", False),
+    )
+
+
+def _expect(value: Mapping[str, Any]) -> ExpectSpec:
+    return ExpectSpec(
+        is_error=value.get("is_error"),
+        code=value.get("code"),
+        text_contains=tuple(texts(value.get("text_contains"))),
+        text_matches=value.get("text_matches"),
+        text_equals=value.get("text_equals"),
+        pointer=value.get("pointer", {}),
+        schema=value.get("schema"),
+    )
+
+
+def _capture(name: str, value: Any) -> CaptureSpec:
+    if isinstance(value, str):
+        return CaptureSpec(name=name, pointer=value)
+    return CaptureSpec(name=name, pointer=value["pointer"], matches=value.get("matches"))
+
+
+def _eventually(value: Any) -> EventuallySpec | None:
+    if isinstance(value, bool):
+        return EventuallySpec() if value else None
+    usual = EventuallySpec()
+    return EventuallySpec(
+        timeout_s=float(value.get("timeout_s", usual.timeout_s)), every_s=float(value.get("every_s", usual.every_s))
+    )

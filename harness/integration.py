@@ -1,0 +1,409 @@
+"""The door behind `build`, `run`, `integration`, `judge` and `exemptions`: it joins the rooms and prints nothing.
+
+Everything that is selected runs, whatever fails; every failure is in the report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from traceback import format_exception
+
+from harness.config.load import Loaded, load
+from harness.config.plan import Selection, make_plan
+from harness.engine.build import Built, build, state_folder
+from harness.engine.evidence import read_evidence, runtime_seen
+from harness.engine.mask import Masker
+from harness.engine.run import run_one
+from harness.engine.scope import Scope, open_scope
+from harness.engine.stack import open_stack
+from harness.errors import HarnessError, StackError, iterate_errors
+from harness.findings.judge import NotRun, judge
+from harness.model.finding import HarnessFailure, Judgement, Report
+from harness.model.plan import Cell, Plan, ProjectSpec, Run, RunKey, Runtime
+from harness.model.progress import Progress
+from harness.report.build import make_report
+
+__all__ = ["Options", "Outcome", "Timings", "catalogue", "execute", "judge_evidence", "load_plan", "rerun_line"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """A command line, understood. Paths are as the user gave them, relative to `base`."""
+
+    base: Path
+    projects: tuple[Path, ...] = (Path(),)
+    servers: tuple[str, ...] = ()
+    default_servers: tuple[str, ...] = ()
+    everything: bool = False
+    backends: tuple[str, ...] = ()
+    eras: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    cases: str = ""
+    runtime: str = "auto"  # docker | process | auto
+    evidence: Path | None = None
+    out: Path | None = None
+    state: Path | None = None
+    strict: bool = False
+    require_complete: bool = False
+    rebuild: bool = False
+    today: date | None = None
+
+
+@dataclass(slots=True)
+class Timings:
+    """Seconds per stage, for timings.json; never in report.json."""
+
+    began: float = field(default_factory=time.monotonic)
+    stages: list[dict[str, object]] = field(default_factory=list)
+
+    def add(self, subject: str, what: str, seconds: float) -> None:
+        """One stage that ended."""
+        self.stages.append({"subject": subject, "stage": what, "seconds": round(seconds, 3)})
+
+    def to_json(self) -> str:
+        """The whole, with the wall time so far."""
+        wall = round(time.monotonic() - self.began, 3)
+        return json.dumps({"schema": 1, "wall_s": wall, "stages": self.stages}, indent=1, ensure_ascii=False) + "\n"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a command has come to so far; kept up to date, so that an interruption still has it."""
+
+    plan: Plan | None = None
+    errors: list[HarnessFailure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    not_run: dict[RunKey, str] = field(default_factory=dict)
+    recorded: int = 0
+    traceback: bool = False
+
+    def add(self, error: BaseException, server: str = "") -> None:
+        """Notes every error inside an error, each once."""
+        for leaf in iterate_errors(error):
+            failure = failure_of(leaf, server, traceback=self.traceback)
+            if failure not in self.errors:
+                self.errors.append(failure)
+
+
+def catalogue() -> tuple[Path, ...]:
+    """The folders that hold the shipped backends: in the wheel, or beside the package in a checkout."""
+    here = Path(__file__).parent
+    return tuple(folder for folder in (here / "backends", here.parent / "backends") if folder.is_dir())
+
+
+def failure_of(error: BaseException, server: str = "", *, traceback: bool = False) -> HarnessFailure:
+    """An error as the report has it; one that is none of ours is our own fault, and says so."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        error = StackError(f"a file could not be written: {error.strerror}: {error.filename}")
+    if isinstance(error, HarnessError):
+        return HarnessFailure(
+            kind=error.kind,
+            code=error.code,
+            server=error.server or server,
+            message=error.message,
+            hint=error.hint,
+            log=error.log,
+        )
+    return HarnessFailure(
+        kind="internal",
+        code=2,
+        server=server,
+        message=f"{type(error).__name__}: {error}",
+        hint="this is a fault of mcp-rollcall's; run again with --traceback and report it",
+        log="".join(format_exception(error)) if traceback else "",
+    )
+
+
+def load_plan(options: Options, *, runtimes: Mapping[str, Runtime] | None = None) -> tuple[Loaded, Plan]:
+    """The files and the plan that follows from them and the selection.
+
+    Args:
+        runtimes: As `make_plan` takes them; decided here, by asking the engine, without it.
+    Raises:
+        ConfigError: Any problem of any file, or of the selection; all at once.
+        NothingSelected: No run is planned.
+        StackError: Docker was asked for and is not there.
+    """
+    loaded = load(
+        [options.base / path for path in options.projects],
+        base=options.base,
+        catalogue=catalogue(),
+        exemptions_beside=options.base,
+    )
+    notes: tuple[str, ...] = ()
+    if runtimes is None:
+        runtimes, notes = choose_runtimes(options, loaded)
+    return loaded, make_plan(loaded, selection=_selection(options, loaded), runtimes=runtimes, notes=notes)
+
+
+def _selection(options: Options, loaded: Loaded) -> Selection:
+    servers = options.servers
+    if not servers and not options.everything:
+        known = {project.server.name for project in loaded.projects}
+        servers = tuple(name for name in options.default_servers if name in known)
+    return Selection(
+        servers=servers,
+        backends=options.backends,
+        eras=options.eras,
+        profiles=options.profiles,
+        cases=options.cases,
+    )
+
+
+def choose_runtimes(options: Options, loaded: Loaded) -> tuple[dict[str, Runtime], tuple[str, ...]]:
+    """Docker or embedded for each server that has backends, with the cause where it is not what one would expect.
+
+    Raises:
+        StackError: Docker was asked for, by --runtime or by a backend's version, and is not there.
+    """
+    with_roles = [project for project in loaded.projects if project.roles]
+    if not with_roles:
+        return {}, ()
+    asked = [label for label in options.backends if "@" in label]
+    embedded = [label for label in asked if label.endswith("@embedded")]
+    wanted = options.runtime
+    if wanted == "auto" and asked:
+        if len(embedded) == len(asked):
+            wanted = "process"
+        elif not embedded:
+            wanted = "docker"
+    if wanted == "process":
+        return {project.server.name: "process" for project in with_roles}, ()
+    from harness.engine.docker import probe
+
+    found = probe()
+    if found.available:
+        return {project.server.name: "docker" for project in with_roles}, ()
+    if wanted == "docker":
+        raise StackError(
+            f"Docker was asked for and cannot be used: {found.cause}",
+            hint="start the engine, or use --runtime process for backends that have an embedded form",
+        )
+    note = f"embedded backends, because Docker cannot be used: {found.cause}"
+    return {project.server.name: "process" for project in with_roles}, (note,)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+async def execute(
+    options: Options, plan: Plan, outcome: Outcome, *, progress: Progress, only_build: bool = False
+) -> None:
+    """Builds and, unless `only_build`, records the evidence of every planned run. Errors go into `outcome`."""
+    outcome.plan = plan
+    for cell in plan.cells:
+        for run in cell.runs:
+            outcome.not_run[run.key] = "not reached"
+    with open_scope() as scope:
+        for project in plan.projects:
+            cells = [cell for cell in plan.cells if cell.server == project.server.name]
+            if cells:
+                await _project(options, project, cells, outcome, scope=scope, progress=progress, only_build=only_build)
+
+
+async def _project(
+    options: Options,
+    project: ProjectSpec,
+    cells: Sequence[Cell],
+    outcome: Outcome,
+    *,
+    scope: Scope,
+    progress: Progress,
+    only_build: bool,
+) -> None:
+    name = project.server.name
+    try:
+        state = state_folder(project.root, options.state)
+        built = await build(project, state=state, scope=scope, progress=progress, force=options.rebuild)
+    except Exception as error:
+        outcome.add(error, name)
+        for run in (run for cell in cells for run in cell.runs):
+            outcome.not_run[run.key] = "the build failed"
+        return
+    if only_build:
+        return
+    for cell in cells:
+        await _cell(options, project, cell, built, outcome, state=state, scope=scope, progress=progress)
+
+
+async def _cell(
+    options: Options,
+    project: ProjectSpec,
+    cell: Cell,
+    built: Built,
+    outcome: Outcome,
+    *,
+    state: Path,
+    scope: Scope,
+    progress: Progress,
+) -> None:
+    """All runs of a cell, each on a fresh stack; one that made no call leaves its stack to the next."""
+    evidence = _evidence_root(options, project)
+    waiting = list(cell.runs)
+    while waiting:
+        masker = Masker()
+        subject = f"{cell.server} {cell.backend}"
+        try:
+            async with open_stack(
+                cell.roles,
+                project.backends,
+                runtime=waiting[0].runtime,
+                scope=scope,
+                masker=masker,
+                progress=progress,
+                subject=subject,
+                state=state,
+            ) as stack:
+                while waiting:
+                    run = waiting.pop(0)
+                    record = await run_one(
+                        run,
+                        project,
+                        built=built,
+                        stack=stack,
+                        scope=scope,
+                        masker=masker,
+                        evidence=evidence,
+                        progress=progress,
+                    )
+                    outcome.not_run.pop(run.key, None)
+                    outcome.recorded += 1
+                    if record.outcome != "not-spoken":
+                        break
+        except Exception as error:
+            outcome.add(error, cell.server)
+            for run in waiting:
+                outcome.not_run[run.key] = "its stack could not be stood up"
+            waiting.clear()
+
+
+def _evidence_root(options: Options, project: ProjectSpec) -> Path:
+    if options.evidence is not None:
+        return options.base / options.evidence
+    return (options.state or project.root / ".rollcall") / "evidence"
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+def judge_evidence(options: Options, plan: Plan, outcome: Outcome, *, today: date) -> Judgement:
+    """Judges what the evidence folders hold for the plan; what a run failed to give is not judged, with the cause."""
+    found = []
+    missing: list[NotRun] = []
+    for root in sorted({_evidence_root(options, project) for project in plan.projects}):
+        names = {project.server.name for project in plan.projects if _evidence_root(options, project) == root}
+        part = read_evidence(root, _plan_of(plan, names))
+        found += [item for item in part.found if item.record.key not in outcome.not_run]
+        seen = {item.record.key for item in part.found}
+        for key in (*part.missing, *part.outdated):
+            if key in seen:
+                continue
+            why = "the evidence is of another plan" if key in part.outdated else "there is no evidence of it"
+            missing.append(NotRun(key=key, why=outcome.not_run.get(key, why), own=False))
+    listed = {item.key for item in missing}
+    missing += [NotRun(key=key, why=why, own=False) for key, why in outcome.not_run.items() if key not in listed]
+    return judge(
+        plan, found, missing=missing, today=today, rerun=lambda key, case: rerun_line(options, plan, key, case)
+    )
+
+
+def _plan_of(plan: Plan, names: set[str]) -> Plan:
+    return dataclasses.replace(plan, cells=tuple(cell for cell in plan.cells if cell.server in names))
+
+
+def runtimes_of_evidence(options: Options, loaded: Loaded) -> dict[str, Runtime]:
+    """For judging without an engine: the runtime of each server's newest evidence, Docker where there is none."""
+    if options.runtime in ("docker", "process"):
+        wanted: Runtime = "docker" if options.runtime == "docker" else "process"
+        return {project.server.name: wanted for project in loaded.projects if project.roles}
+    return {
+        project.server.name: runtime_seen(_evidence_root(options, project), project.server.name) or "docker"
+        for project in loaded.projects
+        if project.roles
+    }
+
+
+def load_plan_for_judging(options: Options) -> tuple[Loaded, Plan]:
+    """As `load_plan`, but the evidence says which runtime is judged; no engine is asked."""
+    loaded = load(
+        [options.base / path for path in options.projects],
+        base=options.base,
+        catalogue=catalogue(),
+        exemptions_beside=options.base,
+    )
+    runtimes = runtimes_of_evidence(options, loaded)
+    return loaded, make_plan(loaded, selection=_selection(options, loaded), runtimes=runtimes)
+
+
+def rerun_line(options: Options, plan: Plan, key: RunKey, case: str | None) -> str:
+    """The command, quoted for a shell, that does one run (or one case of it) again."""
+    project = plan.project_of(key.server)
+    where = os.path.relpath(project.root, options.base)
+    parts = ["mcp-rollcall", "integration"]
+    if where != ".":
+        parts += ["--project", where]
+    parts += ["--server", key.server]
+    if key.backend != "none":
+        parts += ["--backend", key.backend]
+    parts += ["--era", key.era, "--profile", key.profile]
+    if case is not None:
+        parts += ["-k", case]
+    return shlex.join(parts)
+
+
+def report_of(
+    options: Options, outcome: Outcome, judgement: Judgement, *, today: date, interrupted: str = ""
+) -> Report:
+    """The report over a judgement and the errors that no evidence holds."""
+    plan = outcome.plan
+    errors = list(outcome.errors)
+    if interrupted:
+        message = f"interrupted by {interrupted}; everything was cleaned up"
+        errors.append(HarnessFailure(kind="interrupted", code=130, server="", message=message))
+    return make_report(
+        judgement,
+        today=today.isoformat(),
+        errors=errors,
+        notes=[*outcome.notes, *(plan.notes if plan else ())],
+        partial=bool(plan and plan.partial),
+        strict=options.strict,
+        require_complete=options.require_complete,
+        interrupted=bool(interrupted),
+        folders=_folders(options, plan),
+    )
+
+
+def _folders(options: Options, plan: Plan | None) -> dict[str, str]:
+    """What stands for absolute folders in a report: it must read the same on every machine."""
+    found = {str(options.base): "."}
+    for project in plan.projects if plan else ():
+        found.setdefault(str(project.root), os.path.relpath(project.root, options.base))
+    found.setdefault(tempfile.gettempdir(), "$TMPDIR")
+    return {folder: name for folder, name in found.items() if folder != "/"}
+
+
+@contextmanager
+def collecting(outcome: Outcome) -> Iterator[None]:
+    """Errors raised inside become errors of the outcome."""
+    try:
+        yield
+    except Exception as error:
+        outcome.add(error)
+
+
+def selected_runs(plan: Plan) -> list[Run]:
+    """All planned runs, in order."""
+    return [run for cell in plan.cells for run in cell.runs]
