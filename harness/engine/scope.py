@@ -82,12 +82,13 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, in clock ticks since boot; None if there is no such process."""
+    """When a process started, in clock ticks since boot; None if there is none, or it is over (a zombie)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    return stat.rpartition(")")[2].split()[19]
+    fields = stat.rpartition(")")[2].split()
+    return fields[19] if fields[0] not in "ZX" else None
 
 
 def owner_of(folder: Path) -> Mapping[str, str] | None:

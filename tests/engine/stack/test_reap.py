@@ -1,0 +1,158 @@
+"""What a killed harness left is found and removed; what belongs to the living is not touched."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.engine.docker import open_engine
+from harness.engine.reap import reap
+from harness.engine.scope import LABEL, OWNER_FILE, PREFIX, boot_id, open_scope
+
+HARNESS = """
+import sys, anyio
+from pathlib import Path
+from harness.engine.mask import Masker
+from harness.engine.scope import open_scope
+from harness.engine.stack import open_stack
+from harness.model.plan import *
+from harness.model.progress import Silent
+runtime = sys.argv[1]
+code = "import socket,time; s=socket.socket(); s.bind(('127.0.0.1', int('${port.p}'))); s.listen(); time.sleep(999)"
+ready = ReadySpec(exec=("true",))
+spec = BackendSpec(
+    name="b", folder=Path("/"), place=Place(file="b"), versions={"1": VersionSpec(name="1")},
+    services=(ServiceSpec(name="s", image="debian:trixie-slim", command=("sleep", "999"), ready=ready),),
+    process=EmbeddedSpec(command=(sys.executable, "-c", code), ports=("p",), ready=ready),
+)
+async def main():
+    with open_scope() as scope:
+        roles = [RoleChoice(role="r", backend="b", version="1")]
+        async with open_stack(roles, {"b": spec}, runtime=runtime, scope=scope, masker=Masker(), progress=Silent(),
+                              subject="t", state=scope.tmp):
+            print(scope.run, scope.tmp, flush=True)
+            await anyio.sleep_forever()
+anyio.run(main)
+"""
+
+
+@pytest.fixture
+def tmpdir_of_ours(tmp_path, monkeypatch):
+    """A place for temporary files in which nobody else's scopes are."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path
+
+
+def start(runtime):
+    child = subprocess.Popen([sys.executable, "-c", HARNESS, runtime], stdout=subprocess.PIPE, text=True)
+    line = child.stdout.readline()
+    if not line:
+        end(child)
+        pytest.fail("the harness did not stand up its stack")
+    run, tmp = line.split()
+    return child, run, Path(tmp)
+
+
+def end(child):
+    child.kill()
+    child.wait()
+    child.stdout.close()
+
+
+def mine(items, run):
+    return sorted(item.kind for item in items if item.run == run)
+
+
+@pytest.mark.docker
+def test_a_stack_of_a_killed_harness_is_removed(tmpdir_of_ours):
+    child, run, tmp = start("docker")
+    try:
+        label = f"{LABEL}run={run}"
+        assert mine(reap().removed, run) == []  # it lives
+        assert len(open_engine().things_now(label)) == 2
+        end(child)
+        assert mine(reap(dry_run=True).removed, run) == ["container", "folder", "network"]
+        assert len(open_engine().things_now(label)) == 2
+        assert mine(reap().removed, run) == ["container", "folder", "network"]
+        assert open_engine().things_now(label) == ()
+        assert not tmp.exists()
+        assert mine(reap().removed, run) == []
+    finally:
+        if child.poll() is None:
+            end(child)
+
+
+def test_a_process_of_a_killed_harness_is_ended(tmpdir_of_ours, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    child, run, tmp = start("process")
+    end(child)
+    assert mine(reap(dry_run=True).removed, run) == ["folder", "process"]
+    report = reap()
+    assert mine(report.removed, run) == ["folder", "process"]
+    assert not tmp.exists()
+    assert report.notes == ("Docker was not looked at: no Docker engine: /nonexistent.sock does not exist",)
+    assert reap().removed == ()
+
+
+def test_a_zombie_is_dead(tmpdir_of_ours, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    child, run, _ = start("process")
+    child.send_signal(signal.SIGKILL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # over, and not yet waited for
+    assert mine(reap().removed, run) == ["folder", "process"]
+    end(child)
+
+
+def test_the_living_are_not_touched(tmpdir_of_ours, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    with open_scope() as scope:
+        helper = subprocess.Popen(["sleep", "99"], env={"HOME": str(scope.tmp / "home")})
+        report = reap()
+        assert (report.removed, report.kept, report.failed) == ((), (), ())
+        assert helper.poll() is None
+        helper.kill()
+        helper.wait()
+
+
+def test_what_is_not_provably_dead_is_listed_with_a_command(tmpdir_of_ours, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    other, torn = tmpdir_of_ours / f"{PREFIX}aaa", tmpdir_of_ours / f"{PREFIX}bbb"
+    for folder in (other, torn):
+        folder.mkdir()
+    (other / OWNER_FILE).write_text(json.dumps({"run": "a", "boot": "another", "pid": 1, "started": "1"}))
+    (tmpdir_of_ours / f"{PREFIX}link").symlink_to("/etc")
+    report = reap()
+    assert report.removed == ()
+    assert [(item.name, item.why, item.command) for item in report.kept] == [
+        (str(other), "it is from another boot or another host", f"rm -rf {other}"),
+        (str(torn), "it does not say whose it is", f"rm -rf {torn}"),
+    ]
+    assert other.exists()
+    assert torn.exists()
+
+
+@pytest.mark.docker
+def test_containers_of_another_boot_are_listed_and_stay(tmpdir_of_ours):
+    engine = open_engine()
+    labels = {f"{LABEL}run": "feedfeedfeed", f"{LABEL}boot": "x", f"{LABEL}pid": "1", f"{LABEL}started": "1"}
+    name = f"rollcall-test-{time.time_ns()}"
+    made = engine.call_now("make", lambda client: client.create_network(name, labels=labels)["Id"])
+    try:
+        (item,) = [item for item in reap().kept if item.name == name]
+        assert item.command == f"docker network rm {made}"
+        assert shutil.which("docker") is None or subprocess.run(item.command.split(), check=True, capture_output=True)
+    finally:
+        for thing in engine.things_now(f"{LABEL}run=feedfeedfeed"):
+            engine.remove_now(thing)
+
+
+def test_boots_and_namespaces_are_told_apart():
+    assert "." in boot_id()
