@@ -55,7 +55,7 @@ def validate(schema: Any, instance: Any, *, steps: int = MAX_STEPS) -> list[tupl
 
     if depth_of(instance) > MAX_DEPTH or depth_of(schema) > MAX_DEPTH:
         raise BudgetExceeded(f"nested deeper than {MAX_DEPTH} levels")
-    base = validator_for(schema, default=jsonschema.Draft202012Validator)
+    base: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
     left = [steps]
 
     def counted(keyword: str, check: Any) -> Any:

@@ -41,7 +41,8 @@ _ALL = (
     CheckSpec(id="exercised/missing", severity="error", exempt="exercised", subject="tool", source="ours",
               fires="A listed tool that no call reached, in a cell whose planned runs all finished."),
     CheckSpec(id="exercised/failed-only", severity="error", exempt="exercised", subject="tool", source="ours",
-              fires="A tool that was called, but no call met the level that `[checks] exercised` asks for."),
+              fires="A tool that was called, but no call met the level that `[checks] exercised` asks for, and not "
+                    "every call has an error of its own that says why."),
     CheckSpec(id="exercised/refused-only", severity="error", exempt="exercised", subject="tool", source="ours",
               fires="A tool whose only good calls are refusals that the suite expects."),
     CheckSpec(id="exercised/not-listed", severity="error", source="ours",

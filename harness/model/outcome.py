@@ -232,9 +232,10 @@ def _structured_error(answer: Answer) -> bool:
     texts = _texts(answer.result)
     if not isinstance(content, Mapping):
         return False
-    if set(content) == {"result"} and isinstance(content["result"], str):  # a wrapped text
-        return len(texts) <= 1 and ERROR_LOOKING.match(content["result"][:400]) is not None
-    return _error_object(content)
+    inner = content["result"] if set(content) == {"result"} else content  # SDKs wrap what is no object, or all
+    if isinstance(inner, str):
+        return len(texts) <= 1 and ERROR_LOOKING.match(inner[:400]) is not None
+    return _error_object(inner)
 
 
 def _json_error(text: str) -> bool:

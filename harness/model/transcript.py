@@ -56,7 +56,9 @@ __all__ = [
 SCHEMA = 1
 INLINE_LIMIT_BYTES = 256 * 1024
 LINE_LIMIT_BYTES = 64 * 1024 * 1024  # one line of a server's stdout; longer is cut and the server stopped
-RUN_FILE, DONE_FILE, BODIES_DIR = "run.json", "done", "bodies"
+RUN_FILE = "run.json"
+DONE_FILE = "done"
+BODIES_DIR = "bodies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +168,7 @@ class CaseStarted(Event):
 class StepStarted(Event):
     """One attempt of a step began; everything in it is resolved (placeholders expanded, then masked).
 
-    `expect` is the JSON form of an ExpectSpec (only the keys that are set). `last` is False where the step is
-    retried and this was not the last attempt: only the last one is judged.
+    `expect` is the JSON form of an ExpectSpec (only the keys that are set).
     """
 
     e: ClassVar[str] = "step-started"
@@ -367,7 +368,7 @@ def event_to_json(event: Event, *, side: Mapping[bytes, str] | None = None) -> d
 
 def _body_from_json(data: Mapping[str, Any], bodies: Mapping[str, bytes]) -> Body:
     if "sha256" in data:
-        return Body(bodies.get(data["sha256"], b""))
+        return Body(bodies[data["sha256"]])  # a lost side file is a torn transcript, never an empty line
     if "b64" in data:
         return Body(base64.b64decode(data["b64"]))
     return Body(str(data.get("text", "")).encode("utf-8", "surrogatepass"))

@@ -65,6 +65,13 @@ def test_a_large_body_goes_to_a_side_file():
     assert event_from_json(written, bodies={"abc": data}) == event
 
 
+def test_a_lost_side_file_is_a_torn_transcript_and_not_an_empty_line():
+    line = json.dumps({"e": "received", "n": 1, "t": 0, "at": 0, "sha256": "abc", "size": 3})
+    transcript = parse_lines("server-1.jsonl", [line], bodies={})
+    assert transcript.events == ()
+    assert not transcript.complete
+
+
 def test_a_torn_last_line_leaves_the_rest():
     """A harness that was killed in mid-write."""
     good = json.dumps(event_to_json(Diagnostic(n=1, t=0.0, what="restarted")))

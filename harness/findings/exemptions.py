@@ -1,0 +1,396 @@
+"""The verdict on every entry of exemptions.toml, all together.
+
+An entry is used, false, stale, malformed, duplicate, expired, or not judged.
+
+What rests on something seen (false) is always judged; what rests on absence (a tool that is gone, a process that did
+exit in time) only where every planned run of the cells in question finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from harness.findings.exercised import nearest
+from harness.findings.ledger import CellLedger
+from harness.findings.seen import Rerun, Seen
+from harness.model.checks import CHECKS, FAMILIES, exemptable
+from harness.model.finding import Excused, Finding, NotJudged
+from harness.model.plan import ExemptionSpec, Plan, ProjectSpec
+
+__all__ = ["Verdicts", "judge_exemptions", "left_out"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Verdicts:
+    """What the entries say and what is said of them; filled by `judge_exemptions`, then left alone.
+
+    Attributes:
+        tools: (server, cell) -> tools whose coverage is excused there.
+        seen: The sightings that no entry excuses.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    not_judged: list[NotJudged] = field(default_factory=list)
+    excused: list[Excused] = field(default_factory=list)
+    tools: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    seen: list[Seen] = field(default_factory=list)
+
+
+def judge_exemptions(
+    plan: Plan, ledgers: Sequence[CellLedger], seen: Sequence[Seen], *, today: date, rerun: Rerun
+) -> Verdicts:
+    """The verdict on every entry of the plan, and what the entries excuse.
+
+    Args:
+        ledgers: Of every planned cell.
+        seen: Sightings that entries may excuse (`process/…`), and any others, which pass through.
+    """
+    by_server: dict[str, list[CellLedger]] = {}
+    for ledger in ledgers:
+        by_server.setdefault(ledger.cell.server, []).append(ledger)
+    judge = _Judge(plan, by_server, seen, today, rerun)
+    entries = sorted(
+        plan.exemptions, key=lambda entry: (entry.place.file, entry.place.line or 0, entry.subject, entry.check)
+    )
+    heads = _duplicates(entries, judge)
+    for entry in entries:
+        if id(entry) not in heads:
+            judge.entry(entry)
+    judge.out.seen = [item for index, item in enumerate(seen) if index not in judge.taken]
+    return judge.out
+
+
+def left_out(plan: Plan, project: ProjectSpec, cells: Sequence[CellLedger]) -> str:
+    """What the user's selection left out of one server, in words; "" if nothing."""
+    if not plan.partial:
+        return ""
+    eras = project.server.eras
+    profiles = {profile.name for profile in project.profiles}
+    for ledger in cells:
+        cell = ledger.cell
+        if any(set(run.selected) != {f"{suite}/{case.id}" for suite, case in run.cases} for run in cell.runs):
+            return "cases were left out by the selection"
+        if profiles - {run.key.profile for run in cell.runs}:
+            return "profiles were left out by the selection"
+        if set(eras or ()) - {run.key.era for run in cell.runs}:
+            return "eras were left out by the selection"
+        if eras is None and len({run.key.era for run in cell.runs}) < 2:
+            return "eras were left out by the selection"
+    for role in project.roles:
+        planned = {choice for ledger in cells for choice in ledger.cell.roles if choice.role == role.role}
+        names = {choice.backend for choice in planned}
+        versions = {choice.version for choice in planned}
+        if set(role.use) - names or (versions != {"embedded"} and set(role.versions) - versions):
+            return "backends were left out by the selection"
+    return ""
+
+
+def _same_subject(one: ExemptionSpec, other: ExemptionSpec) -> bool:
+    if (one.server, one.check) != (other.server, other.check):
+        return False
+    return one.subject == other.subject or _takes_any(one.check)
+
+
+def _takes_any(check: str) -> bool:
+    ids = exemptable().get(check, ())
+    return bool(ids) and all(CHECKS[item].subject == "any" for item in ids)
+
+
+def _overlap(one: ExemptionSpec, other: ExemptionSpec) -> bool:
+    if not one.backends or not other.backends:
+        return True
+    return any(
+        a == b or a == b.partition("@")[0] or b == a.partition("@")[0] for a in one.backends for b in other.backends
+    )
+
+
+def _duplicates(entries: Sequence[ExemptionSpec], judge: _Judge) -> set[int]:
+    """Reports every entry that repeats another, and gives their ids: they get no other verdict.
+
+    An expired entry never stands for one that is in force.
+    """
+    repeats: set[int] = set()
+    groups: dict[tuple[str, str, str], list[ExemptionSpec]] = {}
+    for entry in entries:
+        if not entry.problems:
+            subject = "" if _takes_any(entry.check) else entry.subject
+            groups.setdefault((entry.server, entry.check, subject), []).append(entry)
+    for group in groups.values():
+        ranked = sorted(group, key=judge.is_expired)  # stable: first those in force, each in the order of the files
+        for index, entry in enumerate(ranked):
+            first = next(
+                (other for other in ranked[:index] if id(other) not in repeats and _overlap(entry, other)), None
+            )
+            if first is None:
+                continue
+            repeats.add(id(entry))
+            judge.finding(
+                "exemption/duplicate",
+                entry,
+                f"[{entry.server}.{entry.check}] {entry.subject} is excused at {first.place} already; keep one of them",
+            )
+    return repeats
+
+
+class _Judge:
+    """Judges one entry after the other."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        by_server: Mapping[str, Sequence[CellLedger]],
+        seen: Sequence[Seen],
+        today: date,
+        rerun: Rerun,
+    ) -> None:
+        self.plan, self.by_server, self.seen, self.today, self.rerun = plan, by_server, seen, today, rerun
+        self.out = Verdicts()
+        self.taken: set[int] = set()
+        self.projects = {project.server.name: project for project in plan.projects}
+        self.checks = exemptable()
+
+    def finding(self, check: str, entry: ExemptionSpec, message: str) -> None:
+        """A verdict that is a finding; its message begins with the entry's place."""
+        ledgers = self.by_server.get(entry.server, ())
+        first = ledgers[0].cell.runs[0].key if ledgers and ledgers[0].cell.runs else None
+        self.out.findings.append(
+            Finding(
+                check=check,
+                severity=CHECKS[check].severity,
+                server=entry.server,
+                tool=entry.subject or None,
+                file=entry.place.file,
+                line=entry.place.line,
+                message=f"{entry.place}: {message}",
+                evidence={"check": entry.check, "subject": entry.subject, "reason": entry.reason},
+                source=CHECKS[check].source,
+                rerun=self.rerun(first, None) if first is not None else "",
+            )
+        )
+
+    def undecided(self, entry: ExemptionSpec, why: str, own: bool) -> None:
+        """An entry of which nothing can be said."""
+        self.out.not_judged.append(
+            NotJudged(
+                check=entry.check,
+                server=entry.server,
+                subject=entry.subject,
+                why=why,
+                own=own,
+                file=entry.place.file,
+                line=entry.place.line,
+            )
+        )
+
+    def is_expired(self, entry: ExemptionSpec) -> bool:
+        """Whether its last good day is over."""
+        try:
+            return entry.expires is not None and date.fromisoformat(entry.expires) < self.today
+        except ValueError:
+            return False
+
+    def entry(self, entry: ExemptionSpec) -> None:
+        """Every verdict on one entry."""
+        if entry.problems:
+            self.finding("exemption/malformed", entry, f"{'; '.join(entry.problems)}; the entry excuses nothing")
+            return
+        if entry.check not in self.checks:
+            self._unknown_check(entry)
+            return
+        if entry.server not in self.plan.servers:
+            hint = nearest(entry.server, self.plan.servers)
+            self.finding("exemption/stale", entry, f"there is no server {entry.server!r}{hint}")
+            return
+        expired = self.is_expired(entry)
+        if expired:
+            what = f"{entry.check} of {entry.subject}"
+            self.finding(
+                "exemption/expired",
+                entry,
+                f"{entry.expires} was its last day; until then it excused {what}: {entry.reason}",
+            )
+        ledgers = self.by_server.get(entry.server, ())
+        if not ledgers:
+            if not expired:
+                self.undecided(entry, "the server was not selected", True)
+            return
+        scope = self._scope(entry, ledgers)
+        if scope is None:
+            return
+        if not scope:
+            if not expired:
+                self.undecided(entry, f"no selected run has the backend {' or '.join(entry.backends)}", True)
+        elif _takes_any(entry.check):
+            self._of_process(entry, scope, expired)
+        else:
+            self._of_tool(entry, scope, ledgers, expired)
+
+    def _unknown_check(self, entry: ExemptionSpec) -> None:
+        known = sorted(self.checks)
+        by_id = next((name for name, ids in self.checks.items() if entry.check in ids), None)
+        if by_id is not None:
+            self.finding(
+                "exemption/malformed", entry, f"the check is written {by_id!r}, not {entry.check!r}; it excuses nothing"
+            )
+        elif entry.check in CHECKS or entry.check in FAMILIES:
+            family = entry.check.partition("/")[0]
+            self.finding(
+                "exemption/malformed",
+                entry,
+                f"{entry.check} takes no exemption; the family {family} can be lowered under [checks] in harness.toml",
+            )
+        else:
+            hint = nearest(entry.check, known)
+            self.finding(
+                "exemption/stale",
+                entry,
+                f"there is no check {entry.check!r} in this version{hint}; these can be excused: {', '.join(known)}",
+            )
+
+    def _scope(self, entry: ExemptionSpec, ledgers: Sequence[CellLedger]) -> list[CellLedger] | None:
+        """The cells that an entry speaks of; None where all its backends are gone, which is reported."""
+        if not entry.backends:
+            return list(ledgers)
+        choices = _choices(self.projects.get(entry.server), ledgers)
+        gone = [item for item in entry.backends if item not in choices]
+        if gone:
+            hint = nearest(gone[0], choices)
+            known = f"; it has {', '.join(sorted(choices))}" if choices else "; it has no backend"
+            self.finding(
+                "exemption/stale", entry, f"{entry.server} has no backend {' or '.join(map(repr, gone))}{hint}{known}"
+            )
+            if len(gone) == len(entry.backends):
+                return None
+        return [ledger for ledger in ledgers if any(item in _labels(ledger) for item in entry.backends)]
+
+    def _of_tool(
+        self, entry: ExemptionSpec, scope: Sequence[CellLedger], ledgers: Sequence[CellLedger], expired: bool
+    ) -> None:
+        tool = entry.subject
+        listed = [ledger for ledger in scope if tool in ledger.listed]
+        happened = [ledger for ledger in listed if ledger.fates[tool] == "succeeded"]
+        if happened:
+            self.finding("exemption/false", entry, _false(entry, scope, happened))
+        if not listed:
+            self._unlisted(entry, scope, ledgers, expired)
+            return
+        open_cells = [ledger for ledger in listed if ledger.fates[tool] != "succeeded"]
+        if expired:
+            return
+        for ledger in open_cells:
+            key = (entry.server, ledger.cell.backend)
+            self.out.tools[key] = self.out.tools.get(key, frozenset()) | {tool}
+        if happened:
+            return
+        if any(ledger.judged for ledger in open_cells):
+            self._used(entry)
+        else:
+            self.undecided(entry, *_first_obstacle(open_cells))
+
+    def _used(self, entry: ExemptionSpec) -> None:
+        self.out.excused.append(
+            Excused(
+                check=entry.check,
+                server=entry.server,
+                subject=entry.subject,
+                reason=entry.reason,
+                file=entry.place.file,
+                line=entry.place.line,
+                backend=", ".join(entry.backends) or None,
+            )
+        )
+
+    def _unlisted(
+        self, entry: ExemptionSpec, scope: Sequence[CellLedger], ledgers: Sequence[CellLedger], expired: bool
+    ) -> None:
+        """An entry for a tool that no cell in its scope lists."""
+        elsewhere = [ledger.cell.backend for ledger in ledgers if entry.subject in ledger.listed]
+        blocked = [ledger for ledger in scope if not ledger.judged]
+        if blocked:
+            if not expired:
+                self.undecided(entry, *_first_obstacle(blocked))
+        elif not all(ledger.lists_whole for ledger in scope):
+            if not expired:  # exercised/list-failed says why, so this is no gap of its own
+                self.undecided(entry, "the list of tools is not whole", True)
+        elif elsewhere:
+            self.finding(
+                "exemption/stale",
+                entry,
+                f"{entry.subject} is not in tools/list with {' or '.join(entry.backends)}, "
+                f"only with {', '.join(elsewhere)}",
+            )
+        else:
+            hint = nearest(entry.subject, frozenset().union(*(ledger.listed for ledger in ledgers)))
+            self.finding("exemption/stale", entry, f"{entry.server} lists no tool {entry.subject!r}{hint}")
+
+    def _of_process(self, entry: ExemptionSpec, scope: Sequence[CellLedger], expired: bool) -> None:
+        cells = {(ledger.cell.server, ledger.cell.backend) for ledger in scope}
+        ids = self.checks[entry.check]
+        mine = {
+            index
+            for index, item in enumerate(self.seen)
+            if item.check in ids and (item.run.server, item.run.backend) in cells
+        }
+        if mine:
+            if not expired:
+                self.taken |= mine
+                self._used(entry)
+        elif all(ledger.judged for ledger in scope):
+            runs = sum(len(ledger.views) for ledger in scope)
+            times = "one run" if runs == 1 else f"{runs} runs"
+            self.finding("exemption/false", entry, f"{entry.check} did not happen in {times}; remove the entry")
+        elif not expired:
+            self.undecided(entry, *_first_obstacle(scope))
+
+
+def _first_obstacle(ledgers: Iterable[CellLedger]) -> tuple[str, bool]:
+    """Why, and whether by the user's own selection alone."""
+    reasons = [reason for ledger in ledgers for reason in ledger.obstacles]
+    foreign = [why for why, own in reasons if not own]
+    return (foreign[0], False) if foreign else (reasons[0][0], True)
+
+
+def _labels(ledger: CellLedger) -> set[str]:
+    """Every name under which an entry may speak of a cell."""
+    out = {ledger.cell.backend}
+    for choice in ledger.cell.roles:
+        out |= {choice.backend, choice.label}
+    return out
+
+
+def _choices(project: ProjectSpec | None, ledgers: Sequence[CellLedger]) -> set[str]:
+    """Every backend that a project could be run with, selected or not, as entries may write it."""
+    out = set().union(*(_labels(ledger) for ledger in ledgers if ledger.cell.roles))
+    for role in project.roles if project is not None else ():
+        for name in role.use:
+            spec = project.backends.get(name) if project is not None else None
+            versions = role.versions or ((spec.default,) if spec is not None and spec.default else ())
+            out |= {name, *(f"{name}@{version}" for version in versions)}
+            if spec is None or spec.process is not None:
+                out.add(f"{name}@embedded")
+    return out
+
+
+def _false(entry: ExemptionSpec, scope: Sequence[CellLedger], happened: Sequence[CellLedger]) -> str:
+    tool = entry.subject
+    where = sorted({_where(ledger, tool) for ledger in happened})
+    cases = sorted({name for text in where for name in [text] if name})
+    shown = f" ({', '.join(cases[:3])})" if cases else ""
+    rest = [ledger.cell.backend for ledger in scope if ledger not in happened and _still_needed(ledger, tool)]
+    cells = ", ".join(ledger.cell.backend for ledger in happened)
+    if not rest:
+        return f"{tool} was exercised after all{shown}; remove the entry"
+    wanted = ", ".join(f'"{name}"' for name in rest)
+    return f"{tool} was exercised with {cells}{shown}, not with {', '.join(rest)}; write `backend = [{wanted}]`"
+
+
+def _still_needed(ledger: CellLedger, tool: str) -> bool:
+    return tool in ledger.listed or not ledger.judged
+
+
+def _where(ledger: CellLedger, tool: str) -> str:
+    """The first case that exercised a tool."""
+    names = sorted(use.case for use in ledger.uses.get(tool, ()) if use.case and use.verdict == "succeeded")
+    return names[0] if names else ""

@@ -1,0 +1,197 @@
+"""`exercised`: every listed tool answered, and every called tool is listed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from harness.findings.ledger import CellLedger
+from harness.findings.seen import Seen
+from harness.findings.steps import Use, place_of_use
+from harness.model.checks import CHECKS, family_of
+from harness.model.outcome import cut
+from harness.model.plan import CheckSettings, RunKey
+
+__all__ = ["nearest", "not_listed", "see_absence", "see_listing", "see_looks", "see_not_listed"]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)`, or nothing."""
+    close = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def not_listed(ledger: CellLedger, use: Use) -> bool:
+    """Whether a use calls a tool that its server does not list, without saying so."""
+    if not use.is_call or use.unlisted or not use.calls or use.target in ledger.listed:
+        return False
+    position = next((i for i, view in enumerate(ledger.views) if view.run.key == use.run.key), None)
+    return position is not None and ledger.listings[position].whole
+
+
+def see_not_listed(ledger: CellLedger) -> Iterator[Seen]:
+    """Tools that were called and are not listed."""
+    for tool, uses in ledger.uses.items():
+        for use in uses:
+            if not not_listed(ledger, use):
+                continue
+            step = f" ({use.case})" if use.case else ""
+            hint = nearest(tool, ledger.listed)
+            yield Seen(
+                check="exercised/not-listed",
+                run=use.run.key,
+                order=_order(use),
+                key=tool,
+                message=f"{tool} was called{step} and is not in tools/list{hint}; a deliberate call of an unknown tool "
+                "is a step with `unlisted = true`",
+                tool=tool,
+                place=place_of_use(use),
+                case=use.case,
+                evidence={"calls": use.calls, "answer": cut(use.answer.text) if use.answer is not None else None},
+            )
+
+
+def _order(use: Use) -> tuple[int, int]:
+    return (0, use.exchange.sent.n if use.exchange is not None else 0)
+
+
+def see_listing(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
+    """Listings that failed, and those that are empty though the server declares tools.
+
+    One without an answer is passed over where an error of its own says so.
+    """
+    for view, listing in zip(ledger.views, ledger.listings, strict=True):
+        family = family_of(listing.blamed)
+        if listing.blamed and not listing.problem and family != "exercised" and settings.level_of(family) != "error":
+            yield Seen(
+                check="exercised/list-failed",
+                run=view.run.key,
+                key=listing.blamed,
+                message=f"tools/list had no answer that can be read ({listing.blamed}); "
+                "what is not listed cannot be covered",
+            )
+        if listing.problem:
+            page = listing.failed_at
+            evidence: dict[str, Any] = {"pages": len(listing.pages)}
+            order = (0, 0)
+            if page is not None and page.exchange.reply is not None:
+                event = page.exchange.reply.line.event
+                evidence |= {"bytes": cut(event.body.text), "offset": event.at}
+                order = (0, event.n)
+            yield Seen(
+                check="exercised/list-failed",
+                run=view.run.key,
+                order=order,
+                key=listing.problem,
+                message=f"{listing.problem}; what is not listed cannot be covered",
+                evidence=evidence,
+            )
+        elif listing.whole and not listing.names and "tools" in view.capabilities:
+            yield Seen(
+                check="exercised/no-tools",
+                run=view.run.key,
+                message="the server declares the tools capability and lists no tool",
+                evidence={"capabilities": sorted(view.capabilities)},
+            )
+
+
+def see_looks(ledger: CellLedger) -> Iterator[Seen]:
+    """Successes that read like failures."""
+    for tool, uses in ledger.uses.items():
+        for use in uses:
+            if not use.looks_failed or use.answer is None:
+                continue
+            step = f" in {use.case}" if use.case else ""
+            yield Seen(
+                check="exercised/looks-failed",
+                run=use.run.key,
+                order=_order(use),
+                key=tool,
+                message=f"{tool} answered{step} with isError false and a text that reads like a failure: "
+                f"{cut(use.answer.text)}; expect that text, or let the server set isError",
+                tool=tool,
+                place=place_of_use(use),
+                case=use.case,
+                evidence={"text": cut(use.answer.text, 1000)},
+            )
+
+
+def see_absence(
+    ledgers: Sequence[CellLedger], excused: Mapping[tuple[str, str], frozenset[str]], settings: CheckSettings
+) -> Iterator[Seen]:
+    """Tools of one server that no call reached, or no call with the success that is asked for, per judged cell.
+
+    A failed-only tool is passed over where every one of its calls has an error of its own that names its cause.
+
+    Args:
+        excused: (server, cell) -> excused tools.
+    """
+    several = len(ledgers) > 1
+    for ledger in ledgers:
+        if not ledger.judged:
+            continue
+        taken = excused.get((ledger.cell.server, ledger.cell.backend), frozenset())
+        where = f" with {ledger.cell.backend}" if several else ""
+        for tool in sorted(ledger.listed - taken):
+            fate, uses = ledger.fates[tool], ledger.uses.get(tool, ())
+            if fate == "succeeded" or (fate == "failed-only" and _told(ledger, uses, settings)):
+                continue
+            first = uses[0] if uses else None
+            message = {
+                "missing": f"{tool} is listed and no call reached it{where}{_intended(ledger, tool)}",
+                "failed-only": f"{tool} was called {_times(uses)}{where} and never as asked "
+                f"(exercised = {settings.exercised!r}): {_reasons(uses)}",
+                "refused-only": f"{tool} was called {_times(uses)}{where}, and the only good answers are refusals that "
+                "the suite expects; let it succeed once, or excuse it",
+            }[fate]
+            yield Seen(
+                check=f"exercised/{fate}",
+                run=first.run.key if first is not None else _listed_by(ledger, tool),
+                key=(tool, ledger.cell.backend),
+                message=message,
+                tool=tool,
+                place=place_of_use(first) if first is not None else None,
+                case=first.case if first is not None else None,
+                evidence={"backend": ledger.cell.backend, "calls": sum(use.calls for use in uses)},
+            )
+
+
+def _told(ledger: CellLedger, uses: Sequence[Use], settings: CheckSettings) -> bool:
+    """Whether an error of its own says of each of these calls why it failed."""
+    for use in uses:
+        cause = "exercised/not-listed" if not_listed(ledger, use) else use.cause(settings)
+        if not cause or (use.cleanup and family_of(cause) == "suite"):
+            return False
+        if CHECKS[cause].severity != "error" or settings.level_of(family_of(cause)) != "error":
+            return False
+    return bool(uses)
+
+
+def _listed_by(ledger: CellLedger, tool: str) -> RunKey:
+    for view, listing in zip(ledger.views, ledger.listings, strict=True):
+        if tool in listing.names:
+            return view.run.key
+    return ledger.cell.runs[0].key
+
+
+def _times(uses: Sequence[Use]) -> str:
+    calls = sum(use.calls for use in uses)
+    return "once" if calls == 1 else f"{calls} times"
+
+
+def _reasons(uses: Sequence[Use]) -> str:
+    counted = Counter(use.why for use in uses if use.why)
+    return ", ".join(f"{number} × {why}" for why, number in sorted(counted.items())) or "no answer that counts"
+
+
+def _intended(ledger: CellLedger, tool: str) -> str:
+    """Which case would have called it, had it come that far."""
+    for view in ledger.views:
+        for suite, case in view.run.cases:
+            for phase, steps in (("step", case.steps), ("cleanup step", case.cleanup)):
+                for index, step in enumerate(steps):
+                    if step.action == "call" and step.target == tool and not step.unlisted:
+                        return f"; {suite}/{case.id} {phase} {index + 1} would have, but it did not come to that"
+    return ""

@@ -1,0 +1,604 @@
+"""Raw lines -> messages -> exchanges: the strict reading of one transcript, on which every check rests.
+
+Nothing here trusts what a client made of a line. A line is one JSON-RPC 2.0 message, UTF-8, ended by a newline;
+whatever is not, is kept with the id of the check that it breaks. Replies are paired with requests by type and value
+of the id.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.model.transcript import (
+    Diagnostic,
+    Event,
+    Exited,
+    Received,
+    Sent,
+    Spawned,
+    Stderr,
+    StepEnded,
+    StepRef,
+    StepStarted,
+    Transcript,
+    Truncated,
+)
+
+__all__ = [
+    "BATCH_REVISION",
+    "TOO_DEEP",
+    "Ask",
+    "Dialogue",
+    "Exchange",
+    "Line",
+    "Oddity",
+    "Reply",
+    "is_input_required",
+    "read_dialogue",
+    "read_line",
+    "tool_in_label",
+    "undeclared",
+]
+
+BATCH_REVISION = "2025-03-26"  # the one revision that had JSON-RPC batches
+
+_HEADER = re.compile(rb"\A\s*(?:content-length|content-type)\s*:", re.IGNORECASE)
+TOO_DEEP = "too-deep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Line:
+    """One line of the server's stdout, read strictly.
+
+    Attributes:
+        event: As recorded.
+        number: From 1, in this process's stdout.
+        problem: Id of the check that it breaks, "" if none; "too-deep" where it could not be read.
+        detail: What exactly, for people.
+        messages: The messages in it: one, several for a batch, none where it is no message.
+        repeated: Keys that stand twice in one object.
+        crlf: Whether a carriage return came before the newline.
+        flying: Requests of ours that were open when it came, oldest first; those that we had given up are not.
+        before: The last request that was sent before it; `after` its label, or that of a line that is no message.
+    """
+
+    event: Received
+    number: int
+    problem: str = ""
+    detail: str = ""
+    messages: tuple[Mapping[str, Any], ...] = ()
+    repeated: tuple[str, ...] = ()
+    crlf: bool = False
+    flying: tuple[Exchange, ...] = ()
+    before: Exchange | None = None
+    after: str | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What was in flight, in words; as recorded where the requests themselves are not."""
+        if self.flying or self.after is not None:
+            return tuple(exchange.sent.label for exchange in self.flying)
+        return self.event.in_flight
+
+    @property
+    def when(self) -> str:
+        """When it came, in words: the requests in flight, or what came before."""
+        if self.labels:
+            return f"in {' and '.join(self.labels)}"
+        after = self.after or self.event.after
+        return f"after {after}" if after else "before the first request"
+
+    @property
+    def tool(self) -> str | None:
+        """The tool in flight, if it is exactly one."""
+        tools = {tool for label in self.labels if (tool := tool_in_label(label)) is not None}
+        return tools.pop() if len(tools) == 1 else None
+
+    @property
+    def step(self) -> StepRef | None:
+        """The step in which it came, or after which, if that is clear."""
+        steps = {exchange.sent.step for exchange in self.flying or (self.before,) if exchange is not None}
+        return steps.pop() if len(steps) == 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A response to a request of ours. `loose`: its id was equal but for the type."""
+
+    line: Line
+    message: Mapping[str, Any]
+    loose: bool = False
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Exchange:
+    """A request of ours and what became of it; filled while the transcript is read, then left alone.
+
+    Attributes:
+        sent: The request as recorded.
+        method: Its method, from the frame.
+        name: Tool, prompt or URI that it is about, from the frame; "" for other methods.
+        params: Its `params`.
+        reply: The first reply.
+        given_up: Number of the event at which the engine stopped waiting for it, None if it did not.
+    """
+
+    sent: Sent
+    id: Any
+    method: str
+    name: str
+    params: Mapping[str, Any]
+    reply: Reply | None = None
+    given_up: int | None = None
+
+    @property
+    def in_time(self) -> bool:
+        """Whether a reply came before the engine stopped waiting."""
+        reply = self.reply
+        return reply is not None and (self.given_up is None or reply.line.event.n < self.given_up)
+
+    @property
+    def result(self) -> Any:
+        """The `result` of its reply, None without one."""
+        return None if self.reply is None else self.reply.message.get("result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oddity:
+    """A reply that fits no open request: `check` is id-mismatch, unknown-id or duplicate-reply."""
+
+    check: str
+    line: Line
+    message: Mapping[str, Any]
+    exchange: Exchange | None
+    detail: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Dialogue:
+    """One transcript, read; filled by `read_dialogue`, then left alone.
+
+    Attributes:
+        framed: stdout is framed with LSP headers; nothing else is worth saying about its lines.
+        broken: Number of the last line of ours that was no message, 0 without one.
+        open: Requests that were open at the end and not given up.
+        steps: Started attempts of steps with the event that ended each (None where none did), in order.
+        by_step: The exchanges of each attempt of a step.
+    """
+
+    transcript: Transcript
+    lines: list[Line] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+    oddities: list[Oddity] = field(default_factory=list)
+    server_requests: list[tuple[Line, Mapping[str, Any]]] = field(default_factory=list)
+    broken: int = 0
+    open: tuple[Exchange, ...] = ()
+    steps: list[tuple[StepStarted, StepEnded | None]] = field(default_factory=list)
+    by_step: dict[StepRef, list[Exchange]] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    spawned: Spawned | None = None
+    exited: Exited | None = None
+    stderr: Stderr | None = None
+    truncated: Truncated | None = None
+    framed: bool = False
+
+    @property
+    def answered(self) -> bool:
+        """Whether the server answered anything."""
+        return any(exchange.reply is not None for exchange in self.exchanges)
+
+    @property
+    def left_open(self) -> tuple[str, ...]:
+        """Labels of what was open at the end; as recorded where the requests themselves are not."""
+        if self.exchanges or self.exited is None:
+            return tuple(exchange.sent.label for exchange in self.open)
+        return self.exited.in_flight
+
+    @property
+    def closed_itself(self) -> Diagnostic | None:
+        """The note that the server closed its stdout and lived on, if it did."""
+        return next((item for item in self.diagnostics if item.what == "stdout-closed"), None)
+
+    @property
+    def ended_itself(self) -> bool:
+        """Whether the server, and not we, ended the dialogue."""
+        return (self.exited is not None and not self.exited.asked) or self.closed_itself is not None
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last twenty lines of stderr, at most 2,000 characters."""
+        text = self.stderr.body.text if self.stderr is not None else ""
+        return "\n".join(text.splitlines()[-20:])[-2000:]
+
+    @property
+    def tail(self) -> Line | None:
+        """The bytes without newline at the end of stdout, if there were any."""
+        last = self.lines[-1] if self.lines else None
+        return last if last is not None and last.event.end == "none" and last.event.body.data else None
+
+
+class _Repeated:
+    """Collects keys that an object has twice, while json makes dicts."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    self.keys.append(key)
+                seen.add(key)
+        return made
+
+
+class _NotJson(ValueError):
+    """`parse_constant` met NaN or an infinity."""
+
+
+def _refuse(word: str) -> Any:
+    raise _NotJson(f"{word} is no JSON value")
+
+
+def _long_int(digits: str) -> float | int:
+    return int(digits) if len(digits) < 4000 else float("inf")  # longer than int() converts
+
+
+def _parse(text: str, repeated: _Repeated) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=repeated, parse_constant=_refuse)
+    except (json.JSONDecodeError, _NotJson):
+        raise
+    except ValueError:  # an integer with more digits than int() takes is JSON all the same
+        return json.loads(text, object_pairs_hook=repeated, parse_constant=_refuse, parse_int=_long_int)
+
+
+def read_line(
+    event: Received,
+    number: int,
+    *,
+    batches: bool = False,
+    flying: tuple[Exchange, ...] = (),
+    before: Exchange | None = None,
+    after: str | None = None,
+) -> Line:
+    """One line of stdout, taken apart.
+
+    Args:
+        number: Its number, from 1.
+        batches: Whether the protocol revision in force has batches.
+        flying: The requests that were open when it came; `before` the last one that was sent, `after` a label.
+    """
+    data = event.body.data
+    base: dict[str, Any] = {"event": event, "number": number, "flying": flying, "before": before, "after": after}
+    if event.end == "cut":
+        return Line(**base, problem="wire/line-too-long", detail=f"over {len(data)} bytes")
+    if event.end == "none":
+        return Line(**base, problem="wire/partial-line" if data else "")
+    crlf = data.endswith(b"\r")
+    if crlf:
+        data = data[:-1]
+
+    def bad(problem: str, detail: str) -> Line:
+        return Line(**base, problem=problem, detail=detail, crlf=crlf)
+
+    if _HEADER.match(data):
+        return bad("wire/framing", "a Content-Length header")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return bad("wire/not-utf8", f"byte 0x{data[error.start]:02x} at offset {event.at + error.start}")
+    if not text.strip():
+        return bad("wire/stdout-not-json", "a blank line")
+    repeated = _Repeated()
+    try:
+        value = _parse(text, repeated)
+    except _NotJson as error:
+        return bad("wire/stdout-not-json", str(error))
+    except ValueError:
+        return bad("wire/stdout-not-json", "a byte order mark" if text.startswith("\ufeff") else "")
+    except RecursionError:
+        return bad(TOO_DEEP, "nested too deeply to be read")
+    parts: list[Any] = value if isinstance(value, list) and batches and value else [value]
+    for part in parts:
+        wrong = _shape(part)
+        if wrong:
+            return bad("wire/not-jsonrpc", wrong)
+    keys = tuple(dict.fromkeys(repeated.keys))
+    return Line(**base, messages=tuple(parts), repeated=keys, crlf=crlf)
+
+
+def _shape(value: Any) -> str:
+    """What keeps a JSON value from being a JSON-RPC 2.0 message of MCP, "" if nothing does."""
+    if isinstance(value, list):
+        return "a batch, which this protocol revision has not" if value else "an empty array"
+    if not isinstance(value, Mapping):
+        return "no object"
+    if value.get("jsonrpc") != "2.0":
+        return f"jsonrpc is {value['jsonrpc']!r}, not '2.0'" if "jsonrpc" in value else "no jsonrpc member"
+    if "method" in value:
+        if not isinstance(value["method"], str):
+            return "method is no string"
+        if "id" in value and not _is_id(value["id"]):
+            return "the id of a request is neither string nor integer"
+        if "params" in value and not isinstance(value["params"], Mapping):
+            return "params is no object"
+        return ""
+    outcomes = ("result" in value) + ("error" in value)
+    if outcomes == 0:
+        return "neither method nor result nor error"
+    if outcomes == 2:
+        return "both result and error"
+    if "id" not in value and "result" in value:
+        return "a result without id"
+    if value.get("id") is not None and not _is_id(value["id"]):
+        return "the id of a reply is neither string nor integer"
+    return ""
+
+
+def _is_id(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, str | int) or (isinstance(value, float) and value.is_integer())
+
+
+def _exact(value: Any) -> tuple[str, Any]:
+    return ("s", value) if isinstance(value, str) else ("n", value)
+
+
+def _loose(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def is_input_required(result: Any) -> bool:
+    """Whether a result is a round of the modern era that asks the client for something, and no answer."""
+    return isinstance(result, Mapping) and result.get("resultType") == "input_required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A request of the server's for something that the client has not declared (`missing`).
+
+    Attributes:
+        line: Where it stands.
+        exchange: The request of ours in whose course it came, if that is clear.
+        pointer: JSON pointer to it inside the line, "" for the line itself.
+    """
+
+    line: Line
+    exchange: Exchange | None
+    method: str
+    params: Any
+    missing: str
+    pointer: str = ""
+
+
+def undeclared(dialogue: Dialogue, declared: Mapping[str, Any]) -> Iterator[Ask]:
+    """What the server asks the client for although the client did not declare it, pushed or by `input_required`.
+
+    Args:
+        declared: The client's capabilities.
+    """
+    for line, message in dialogue.server_requests:
+        missing = _missing(str(message["method"]), message.get("params"), declared)
+        if missing:
+            exchange = line.flying[0] if len(line.flying) == 1 else None
+            method, params = str(message["method"]), message.get("params")
+            yield Ask(line=line, exchange=exchange, method=method, params=params, missing=missing)
+    for exchange in dialogue.exchanges:
+        if exchange.reply is None or not is_input_required(exchange.result):
+            continue
+        asked = exchange.result.get("inputRequests")
+        for key, request in sorted(asked.items()) if isinstance(asked, Mapping) else ():
+            wanted = request.get("method") if isinstance(request, Mapping) else None
+            if not isinstance(wanted, str):
+                continue
+            missing = _missing(wanted, request.get("params"), declared)
+            if missing:
+                pointer = f"/result/inputRequests/{key.replace('~', '~0').replace('/', '~1')}"
+                yield Ask(
+                    line=exchange.reply.line,
+                    exchange=exchange,
+                    method=wanted,
+                    params=request.get("params"),
+                    missing=missing,
+                    pointer=pointer,
+                )
+
+
+def _missing(method: str, params: Any, declared: Mapping[str, Any]) -> str:
+    """What a client would have to declare for such a request and has not, "" if nothing."""
+    capability = method.partition("/")[0]
+    if capability not in ("elicitation", "roots", "sampling"):
+        return ""
+    if capability not in declared:
+        return capability
+    modes = declared[capability]
+    if capability != "elicitation" or not isinstance(modes, Mapping) or not modes:
+        return ""
+    mode = params.get("mode", "form") if isinstance(params, Mapping) else "form"
+    return "" if mode in modes else f"elicitation of mode {mode!r}"
+
+
+def tool_in_label(label: str) -> str | None:
+    """The tool in the label of a request ("tools/call get"), None for other labels."""
+    method, _, name = label.partition(" ")
+    return name if method == "tools/call" and name else None
+
+
+_NAME_KEY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+def _exchange(sent: Sent) -> Exchange | Mapping[str, Any] | None:
+    """The exchange that a sent line begins; its message if it is no request; None where it cannot be read."""
+    try:
+        message = json.loads(sent.body.data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, Mapping):
+        return None
+    method = message.get("method")
+    if not isinstance(method, str) or not _is_id(message.get("id")):
+        return message
+    params = message.get("params")
+    params = params if isinstance(params, Mapping) else {}
+    name = params.get(_NAME_KEY.get(method, ""), "")
+    return Exchange(
+        sent=sent, id=message["id"], method=method, name=name if isinstance(name, str) else "", params=params
+    )
+
+
+@dataclass(slots=True)
+class _Reader:
+    """The state of reading one transcript."""
+
+    dialogue: Dialogue
+    exact: dict[tuple[str, Any], Exchange] = field(default_factory=dict)
+    loose: dict[str, Exchange] = field(default_factory=dict)
+    by_label: dict[str, list[Exchange]] = field(default_factory=dict)
+    flying: dict[int, Exchange] = field(default_factory=dict)  # by number of the event
+    before: Exchange | None = None
+    after: str | None = None
+    broken: int = 0  # lines of ours that are no message and have not been answered
+    batches: bool = False
+
+    def sent(self, event: Sent) -> None:
+        made = _exchange(event)
+        if isinstance(made, Exchange):
+            self.dialogue.exchanges.append(made)
+            self.flying[event.n] = self.before = made
+            self.after = event.label
+            self.exact[_exact(made.id)] = made
+            self.loose[_loose(made.id)] = made
+            self.by_label.setdefault(event.label, []).append(made)
+            if event.step is not None:
+                self.dialogue.by_step.setdefault(event.step, []).append(made)
+        elif isinstance(made, Mapping) and made.get("method") == "notifications/cancelled":
+            params = made.get("params")
+            identity = params.get("requestId") if isinstance(params, Mapping) else None
+            target = self.exact.get(_exact(identity)) if _is_id(identity) else None
+            if target is not None and target.reply is None and target.given_up is None:
+                self._give_up(target, event.n)
+        elif made is None:
+            self.broken += 1
+            self.after = event.label
+            self.dialogue.broken = event.n
+
+    def received(self, event: Received) -> None:
+        number, flying = len(self.dialogue.lines) + 1, tuple(self.flying.values())
+        line = read_line(event, number, batches=self.batches, flying=flying, before=self.before, after=self.after)
+        self.dialogue.lines.append(line)
+        if line.problem == "wire/framing":
+            self.dialogue.framed = True
+        for message in line.messages:
+            if "method" not in message:
+                self._reply(line, message)
+            elif "id" in message:
+                self.dialogue.server_requests.append((line, message))
+
+    def _reply(self, line: Line, message: Mapping[str, Any]) -> None:
+        identity = message.get("id")
+        if identity is None and "error" in message and self.broken:
+            self.broken -= 1  # what JSON-RPC asks for after a line that cannot be read
+            return
+        exchange = self.exact.get(_exact(identity)) if identity is not None else None
+        loose = False
+        if exchange is None and identity is not None:
+            exchange = self.loose.get(_loose(identity))
+            loose = exchange is not None
+        if exchange is None:
+            what = f"id {_quote_id(identity)}, which no request had" if identity is not None else "id null"
+            self._odd("wire/unknown-id", line, message, None, what)
+            return
+        if exchange.reply is not None:
+            what = f"a second reply to {exchange.sent.label}"
+            if self.broken and "error" in message:
+                what += " (the answer to a line that is no JSON has the id null)"
+            self._odd("wire/duplicate-reply", line, message, exchange, what)
+            return
+        exchange.reply = Reply(line=line, message=message, loose=loose)
+        self.flying.pop(exchange.sent.n, None)
+        if loose:
+            what = f"sent {_quote_id(exchange.id)}, got {_quote_id(identity)}"
+            self._odd("wire/id-mismatch", line, message, exchange, what)
+        elif exchange.method == "initialize" and isinstance(exchange.result, Mapping):
+            self.batches = exchange.result.get("protocolVersion") == BATCH_REVISION
+
+    def _odd(self, check: str, line: Line, message: Mapping[str, Any], exchange: Exchange | None, detail: str) -> None:
+        self.dialogue.oddities.append(Oddity(check=check, line=line, message=message, exchange=exchange, detail=detail))
+
+    def diagnostic(self, event: Diagnostic) -> None:
+        self.dialogue.diagnostics.append(event)
+        if event.what == "timeout":
+            for exchange in reversed(self.by_label.get(event.detail, ())):
+                if exchange.reply is None and exchange.given_up is None:
+                    self._give_up(exchange, event.n)
+                    break
+
+    def _give_up(self, exchange: Exchange, n: int) -> None:
+        exchange.given_up = n
+        self.flying.pop(exchange.sent.n, None)
+
+
+def _quote_id(value: Any) -> str:
+    kind = "string" if isinstance(value, str) else "number"
+    shown = json.dumps(value)
+    return f"{shown if len(shown) <= 60 else shown[:60] + '…'} ({kind})"
+
+
+def _steps(events: Iterable[Event]) -> list[tuple[StepStarted, StepEnded | None]]:
+    open_steps: dict[StepRef, int] = {}
+    out: list[tuple[StepStarted, StepEnded | None]] = []
+    for event in events:
+        if isinstance(event, StepStarted):
+            open_steps[event.step] = len(out)
+            out.append((event, None))
+        elif isinstance(event, StepEnded) and event.step in open_steps:
+            index = open_steps.pop(event.step)
+            out[index] = (out[index][0], event)
+    return out
+
+
+def read_dialogue(transcript: Transcript, *, protocol: str = "") -> Dialogue:
+    """A transcript with its lines parsed and its replies paired; linear in its size.
+
+    Args:
+        protocol: The protocol version in force, where the transcript does not show it.
+    """
+    dialogue = Dialogue(transcript=transcript)
+    reader = _Reader(dialogue, batches=protocol == BATCH_REVISION)
+    for event in transcript.events:
+        match event:
+            case Sent():
+                reader.sent(event)
+            case Received():
+                reader.received(event)
+            case Diagnostic():
+                reader.diagnostic(event)
+            case Spawned():
+                dialogue.spawned = event
+            case Exited():
+                dialogue.exited = event
+            case Stderr():
+                dialogue.stderr = event
+            case Truncated():
+                dialogue.truncated = event
+            case _:
+                pass
+    dialogue.open = tuple(reader.flying.values())
+    dialogue.steps = _steps(transcript.events)
+    for started, ended in dialogue.steps:
+        if ended is not None and ended.how == "timed-out":
+            last = dialogue.by_step.get(started.step, [])[-1:]
+            for exchange in last:
+                if exchange.given_up is None and (exchange.reply is None or exchange.reply.line.event.n > ended.n):
+                    exchange.given_up = ended.n
+    return dialogue

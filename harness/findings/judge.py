@@ -1,0 +1,332 @@
+"""`judge`: a plan and its evidence -> everything that there is to say of them.
+
+Pure and deterministic: the same plan, evidence and date give the same judgement, whatever the order of the evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from harness import errors
+from harness.findings.exemptions import judge_exemptions, left_out
+from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed
+from harness.findings.ledger import CellLedger, make_ledger
+from harness.findings.process import see_processes
+from harness.findings.seen import Rerun, Seen, merge
+from harness.findings.steps import RunView, view_run, why_unanswered
+from harness.findings.suites import judge_cases, not_run, see_suites
+from harness.findings.wire import see_wire, unreadable
+from harness.model.checks import family_of
+from harness.model.finding import CaseResult, Finding, HarnessFailure, Judgement, Lowered, NotJudged, Ran
+from harness.model.plan import Cell, CheckSettings, Plan, RunKey
+from harness.model.transcript import Evidence
+
+__all__ = ["NotRun", "judge"]
+
+_CODES = {
+    kind.kind: kind.code
+    for kind in (
+        errors.HarnessError,
+        errors.ConfigError,
+        errors.NothingSelected,
+        errors.BuildError,
+        errors.StackError,
+        errors.ServerError,
+        errors.Interrupted,
+    )
+}
+_NEVER_LOWERED = ("exemption", "exercised")
+_STARTING = ("initialize", "server/discover")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRun:
+    """A planned run without evidence. `own`: because of the user's own selection, not of an error."""
+
+    key: RunKey
+    why: str
+    own: bool
+
+
+def judge(
+    plan: Plan, evidence: Sequence[Evidence], *, missing: Sequence[NotRun], today: date, rerun: Rerun
+) -> Judgement:
+    """Judges all evidence of a plan.
+
+    Args:
+        evidence: Of the plan's runs, in any order; of other runs it is passed over.
+        missing: Planned runs without evidence, and why.
+        today: The day by which `expires` is judged.
+        rerun: (run, "suite/case" or None) -> the command that shows it again.
+    """
+    by_key = _newest(evidence)
+    absent = {item.key: item for item in missing}
+    order = {run.key: index for index, run in enumerate(run for cell in plan.cells for run in cell.runs)}
+    settings = {project.server.name: project.checks for project in plan.projects}
+    ledgers = _ledgers(plan, by_key, absent)
+    seen = [item for ledger in ledgers for item in _see(ledger, settings[ledger.cell.server])]
+    verdicts = judge_exemptions(plan, ledgers, seen, today=today, rerun=rerun)
+    for server, group in _by_server(ledgers).items():
+        verdicts.seen.extend(see_absence(group, verdicts.tools, settings[server]))
+    merged = merge(verdicts.seen, order=order, rerun=rerun)
+    findings, lowered = _lower([*merged, *verdicts.findings], plan)
+    return Judgement(
+        ran=tuple(_ran(view) for ledger in ledgers for view in _all_views(ledger, by_key)),
+        coverage=tuple(
+            ledger.coverage(verdicts.tools.get((ledger.cell.server, ledger.cell.backend), frozenset()))
+            for ledger in ledgers
+            if ledger.views
+        ),
+        cases=tuple(_cases(ledgers, settings, by_key, absent)),
+        findings=tuple(sorted(findings, key=_finding_key)),
+        errors=tuple(_errors(ledgers, by_key, findings)),
+        not_judged=(*_not_judged(ledgers), *verdicts.not_judged),
+        excused=tuple(verdicts.excused),
+        lowered=lowered,
+    )
+
+
+def _newest(evidence: Iterable[Evidence]) -> dict[RunKey, Evidence]:
+    """One for each run; where a caller gives several, the one in the last folder by name."""
+    out: dict[RunKey, Evidence] = {}
+    for item in sorted(evidence, key=lambda item: item.folder):
+        out[item.record.key] = item
+    return out
+
+
+def _by_server(ledgers: Iterable[CellLedger]) -> dict[str, list[CellLedger]]:
+    out: dict[str, list[CellLedger]] = {}
+    for ledger in ledgers:
+        out.setdefault(ledger.cell.server, []).append(ledger)
+    return out
+
+
+# --- ledgers ------------------------------------------------------------------------------------
+
+
+def _ledgers(plan: Plan, by_key: Mapping[RunKey, Evidence], absent: Mapping[RunKey, NotRun]) -> list[CellLedger]:
+    out = []
+    for cell in plan.cells:
+        project = plan.project_of(cell.server)
+        views = [view_run(run, by_key[run.key]) for run in cell.runs if run.key in by_key]
+        obstacles = dict.fromkeys(_obstacles(cell, by_key, absent))
+        out.append(make_ledger(cell, views, level=project.checks.exercised, obstacles=obstacles))
+    for server, group in _by_server(out).items():
+        reason = left_out(plan, plan.project_of(server), group)
+        for ledger in group:
+            if reason:
+                ledger.obstacles = (*ledger.obstacles, (reason, True))
+            unlisted = [
+                view
+                for view, listing in zip(ledger.views, ledger.listings, strict=True)
+                if _no_list(view, listing.asked)
+            ]
+            if unlisted and not ledger.obstacles:
+                ledger.obstacles = ((f"{unlisted[0].run.key}: tools/list was never asked for", False),)
+    return out
+
+
+def _no_list(view: RunView, asked: bool) -> bool:
+    return not asked and "tools" in view.capabilities and view.record.outcome == "finished"
+
+
+def _obstacles(
+    cell: Cell, by_key: Mapping[RunKey, Evidence], absent: Mapping[RunKey, NotRun]
+) -> Iterator[tuple[str, bool]]:
+    """Why absence cannot be judged in a cell: (reason, whether by the user's own selection)."""
+    spoken = False
+    for run in cell.runs:
+        found = by_key.get(run.key)
+        if found is None:
+            gap = absent.get(run.key)
+            yield f"{run.key}: {gap.why if gap is not None else 'no evidence'}", gap is not None and gap.own
+            continue
+        record = found.record
+        if record.outcome == "not-spoken":
+            if not run.eras_probed:
+                yield f"{run.key}: the server does not speak this era", False
+            continue
+        spoken = True
+        if record.outcome != "finished":
+            said = record.errors[0].get("message", "").splitlines()[:1] if record.errors else []
+            yield f"{run.key}: the run {_ENDS[record.outcome]}{': ' + said[0] if said else ''}", False
+            continue
+        if set(run.selected) - set(record.cases):
+            yield f"{run.key}: the evidence is of a selection of the cases", True
+    if not spoken and all(run.key in by_key for run in cell.runs) and all(run.eras_probed for run in cell.runs):
+        yield "the server speaks neither era", False
+
+
+_ENDS = {"failed": "failed", "interrupted": "was interrupted", "finished": "", "not-spoken": ""}
+
+
+def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
+    for view in ledger.views:
+        yield from see_wire(view)
+        yield from see_processes(view)
+        yield from see_suites(view, ledger, settings)
+    yield from see_listing(ledger, settings)
+    yield from see_not_listed(ledger)
+    yield from see_looks(ledger)
+
+
+# --- the other parts ----------------------------------------------------------------------------
+
+
+def _all_views(ledger: CellLedger, by_key: Mapping[RunKey, Evidence]) -> Iterator[Evidence]:
+    for run in ledger.cell.runs:
+        if run.key in by_key:
+            yield by_key[run.key]
+
+
+def _ran(found: Evidence) -> Ran:
+    record, key = found.record, found.record.key
+    version = record.server_info.get("version", "")
+    return Ran(
+        server=key.server,
+        backend=key.backend,
+        runtime=record.runtime,
+        era=key.era,
+        profile=key.profile,
+        outcome=record.outcome,
+        protocol=record.protocol,
+        server_version=version if isinstance(version, str) else "",
+        versions=record.versions,
+    )
+
+
+def _cases(
+    ledgers: Iterable[CellLedger],
+    settings: Mapping[str, CheckSettings],
+    by_key: Mapping[RunKey, Evidence],
+    absent: Mapping[RunKey, NotRun],
+) -> Iterator[CaseResult]:
+    for ledger in ledgers:
+        views = {view.run.key: view for view in ledger.views}
+        for run in ledger.cell.runs:
+            if run.key in views:
+                yield from judge_cases(views[run.key], ledger, settings[ledger.cell.server])
+            elif run.key not in by_key:
+                gap = absent.get(run.key)
+                yield from not_run(run, gap.why if gap is not None else "no evidence")
+
+
+def _not_judged(ledgers: Iterable[CellLedger]) -> Iterator[NotJudged]:
+    for ledger in ledgers:
+        cell = ledger.cell
+        for why, own in dict.fromkeys(ledger.obstacles):
+            yield NotJudged(check="exercised", server=cell.server, why=why, own=own)
+        for view in ledger.views:
+            for why in unreadable(view):
+                yield NotJudged(check="wire/not-jsonrpc", server=cell.server, why=f"{view.run.key}: {why}")
+
+
+def _errors(
+    ledgers: Iterable[CellLedger], by_key: Mapping[RunKey, Evidence], findings: Sequence[Finding]
+) -> Iterator[HarnessFailure]:
+    """The errors that the records hold, equal ones once, and those of eras that are not spoken."""
+    shown = {(finding.server, finding.check) for finding in findings}
+    out: dict[tuple[Any, ...], HarnessFailure] = {}
+    for ledger in ledgers:
+        views = {view.run.key: view for view in ledger.views}
+        for run in ledger.cell.runs:
+            found = by_key.get(run.key)
+            if found is None:
+                continue
+            for failure in _failures(found, views.get(run.key), shown):
+                out.setdefault((failure.server, failure.kind, failure.message), failure)
+            if found.record.outcome == "not-spoken" and not run.eras_probed:
+                message = f"{run.key.server} does not speak the era {run.key.era!r}, which harness.toml asks for"
+                hint = "name only the eras that it speaks under [server] eras"
+                out.setdefault((run.key.server, message), _server_error(run.key.server, message, hint))
+        runs = ledger.cell.runs
+        records = [by_key[run.key].record for run in runs if run.key in by_key]
+        silent = len(records) == len(runs) and all(record.outcome == "not-spoken" for record in records)
+        if records and silent and all(run.eras_probed for run in runs):
+            eras = " nor ".join(dict.fromkeys(run.key.era for run in runs))
+            message = f"{ledger.cell.server} speaks neither era of MCP that was tried: {eras}"
+            out.setdefault((ledger.cell.server, message), _server_error(ledger.cell.server, message, ""))
+    yield from out.values()
+
+
+def _server_error(server: str, message: str, hint: str) -> HarnessFailure:
+    kind = errors.ServerError
+    return HarnessFailure(kind=kind.kind, code=kind.code, server=server, message=message, hint=hint)
+
+
+def _failures(found: Evidence, view: RunView | None, shown: set[tuple[str, str]]) -> Iterator[HarnessFailure]:
+    record, server = found.record, found.record.key.server
+    recorded = record.errors
+    if not recorded and record.outcome in ("failed", "interrupted"):
+        kind = "interrupted" if record.outcome == "interrupted" else "internal"
+        recorded = ({"kind": kind, "message": f"{record.key}: the run {_ENDS[record.outcome]}"},)
+    for item in recorded:
+        kind = item.get("kind", "internal")
+        hint = item.get("hint", "")
+        cause = _start_cause(view) if kind == errors.ServerError.kind and view is not None else ""
+        if cause and (server, cause) in shown:
+            hint = f"{hint}; see {cause}" if hint else f"see the finding {cause}: that is why no answer could be read"
+        yield HarnessFailure(
+            kind=kind,
+            code=_CODES.get(kind, errors.HarnessError.code),
+            server=server,
+            message=item.get("message", ""),
+            hint=hint,
+            log=item.get("log", ""),
+        )
+
+
+def _start_cause(view: RunView) -> str:
+    """The check that explains why a server gave no first answer, "" if none does."""
+    for dialogue in view.dialogues:
+        for exchange in dialogue.exchanges:
+            if exchange.method in _STARTING and (cause := why_unanswered(dialogue, exchange)):
+                return cause
+    return ""
+
+
+def _lower(findings: Iterable[Finding], plan: Plan) -> tuple[list[Finding], tuple[Lowered, ...]]:
+    """Findings with `[checks]` applied, and every family that was lowered with what that did."""
+    levels = {
+        (project.server.name, item.family): item
+        for project in plan.projects
+        for item in project.checks.lowered
+        if item.family not in _NEVER_LOWERED
+    }
+    counts = dict.fromkeys(levels, 0)
+    out = []
+    for finding in findings:
+        key = (finding.server, family_of(finding.check))
+        lowered = levels.get(key)
+        if lowered is None or lowered.to == "error":
+            out.append(finding)
+        elif lowered.to == "off":
+            counts[key] += 1
+        else:
+            counts[key] += finding.severity == "error"
+            out.append(replace(finding, severity="warning"))
+    return out, tuple(
+        Lowered(
+            family=item.family,
+            server=server,
+            to=item.to,
+            file=item.place.file,
+            line=item.place.line,
+            findings=counts[server, item.family],
+        )
+        for (server, _), item in sorted(levels.items())
+    )
+
+
+def _finding_key(finding: Finding) -> tuple[Any, ...]:
+    return (
+        finding.server,
+        finding.check,
+        finding.tool or "",
+        finding.file or "",
+        finding.line or 0,
+        finding.message,
+    )

@@ -1,0 +1,122 @@
+"""The life of the server process: crashes, late exits, orphans."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from harness.findings.frames import Dialogue, tool_in_label
+from harness.findings.seen import Seen, scrub
+from harness.findings.steps import RunView
+from harness.model.transcript import Exited, Sent
+
+__all__ = ["see_processes"]
+
+HURRIED_S = 4.0  # a server that was stopped sooner after its stdin closed was not given its time
+_BUCKETS_S = (1, 2, 5, 10, 20, 30, 60, 120)  # seconds waited, rounded down so that reports are stable
+
+
+def see_processes(view: RunView) -> Iterator[Seen]:
+    """What the ends of one run's processes show."""
+    for index, dialogue in enumerate(view.dialogues):
+        exited = dialogue.exited
+        if exited is None:
+            continue
+        if dialogue.ended_itself:
+            if dialogue.answered or view.record.outcome != "failed":
+                yield _crashed(view, index, dialogue, exited)
+        elif exited.ended_by in ("term", "kill") and not _stopped_by_us(dialogue, exited):
+            yield _late(view, index, exited)
+        if exited.orphans:
+            yield _orphans(view, index, exited)
+
+
+def _stopped_by_us(dialogue: Dialogue, exited: Exited) -> bool:
+    """Whether it was stopped in a hurry, in an endless line or in a call that timed out, and need not see the close."""
+    if (
+        exited.waited_s < HURRIED_S
+        or dialogue.truncated is not None
+        or any(line.event.end == "cut" for line in dialogue.lines)
+    ):
+        return True
+    hanging = any(exchange.given_up is not None and exchange.reply is None for exchange in dialogue.exchanges)
+    return hanging or bool(dialogue.left_open)
+
+
+def _code(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _crashed(view: RunView, index: int, dialogue: Dialogue, exited: Exited) -> Seen:
+    tail = scrub(dialogue.stderr_tail)
+    labels = dialogue.left_open
+    if labels:
+        when = f"in {' and '.join(labels)}"
+        if dialogue.broken:
+            when += ", after a line that is no JSON had been sent"
+    else:
+        sent = [event for event in dialogue.transcript.events if isinstance(event, Sent)]
+        when = f"after {sent[-1].label}" if sent else "before the first request"
+    last = tail.strip().splitlines()[-1:] or [""]
+    said = f"; last on stderr: {last[0][:200]}" if last[0] else "; stderr is empty"
+    later = index + 1 < len(view.dialogues)
+    tools = {tool for label in labels if (tool := tool_in_label(label))}
+    tool = tools.pop() if len(tools) == 1 else None
+    cases = {
+        f"{exchange.sent.step.suite}/{exchange.sent.step.case}"
+        for exchange in dialogue.open
+        if exchange.sent.step is not None
+    }
+    closed = dialogue.closed_itself is not None and exited.asked
+    end = "closed its stdout and lived on" if closed else "ended by itself"
+    code = "" if closed else f": {_code(exited.code)}"
+    evidence: dict[str, Any] = {"exit_code": exited.code, "in_flight": list(labels), "stderr": tail, "restarted": later}
+    pending = dialogue.tail
+    if pending is not None:
+        evidence["partial_line_bytes"] = len(pending.event.body.data)
+    return Seen(
+        check="process/crashed",
+        run=view.run.key,
+        order=(index, exited.n),
+        key=(labels, when, closed, exited.code),
+        message=f"the server {end} {when}{code}{said}",
+        tool=tool,
+        case=cases.pop() if len(cases) == 1 else None,
+        evidence=evidence,
+    )
+
+
+def _late(view: RunView, index: int, exited: Exited) -> Seen:
+    waited = max((bucket for bucket in _BUCKETS_S if bucket <= exited.waited_s), default=0)
+    span = f"over {waited} s" if waited else "under 1 s"
+    killed = exited.ended_by == "kill"
+    end = "nor at SIGTERM; SIGKILL ended it" if killed else "; SIGTERM ended it"
+    message = f"the server did not exit when its stdin closed{'' if not killed else ','} {end} after {span}"
+    return Seen(
+        check="process/late-exit",
+        run=view.run.key,
+        order=(index, exited.n),
+        message=message.replace(" ;", ";"),
+        severity="error" if killed else "warning",
+        evidence={"ended_by": exited.ended_by, "waited": span},
+    )
+
+
+def _orphans(view: RunView, index: int, exited: Exited) -> Seen:
+    commands = sorted({scrub(orphan.command) for orphan in exited.orphans})
+    number = len(exited.orphans)
+    one = "a process was" if number == 1 else f"{number} processes were"
+    return Seen(
+        check="process/orphan",
+        run=view.run.key,
+        order=(index, exited.n),
+        key=tuple(commands),
+        message=f"{one} still alive after the server was gone: {'; '.join(commands[:5])}",
+        evidence={"commands": commands},
+    )

@@ -1,0 +1,450 @@
+"""What became of every step and of every call outside of one: the one place where a failure gets its cause.
+
+A step is judged by the last answer of its last attempt. Where it failed, `Use.fault` names the one check that says so,
+so that no second finding is made of the same cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import regex
+
+from harness.findings.frames import Dialogue, Exchange, Line, is_input_required, read_dialogue, undeclared
+from harness.model.checks import family_of
+from harness.model.outcome import (
+    Answer,
+    answer_of,
+    expect_from_json,
+    is_refusal_expected,
+    is_text_expected,
+    looks_like_an_error,
+    mismatches,
+)
+from harness.model.plan import CheckSettings, ExpectSpec, Place, Run, StepSpec
+from harness.model.transcript import (
+    CaseEnded,
+    CaseStarted,
+    Diagnostic,
+    Evidence,
+    Received,
+    RunRecord,
+    StepEnded,
+    StepRef,
+    StepStarted,
+)
+
+__all__ = [
+    "METHODS",
+    "RunView",
+    "Use",
+    "Verdict",
+    "is_broken_off",
+    "partial_note",
+    "place_of_use",
+    "view_run",
+    "why_unanswered",
+]
+
+METHODS = {"call": "tools/call", "read_resource": "resources/read", "get_prompt": "prompts/get"}
+_ACTIONS = {method: action for action, method in METHODS.items()}
+NOTES_TOGETHER = 2  # what the engine notes of one timeout stands in as many events after it
+_UNREADABLE = {"wire/not-utf8", "wire/not-jsonrpc", "wire/stdout-not-json"}
+_REPLY_KEYS = (re.compile(rb'"id"\s*:'), re.compile(rb'"(?:result|error)"\s*:'))
+
+Verdict = Literal["succeeded", "refused", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One judged use of a tool, prompt or resource: a step (by its last attempt), or a call outside of any step.
+
+    Attributes:
+        calls: Requests that left for it, over all attempts and rounds.
+        seconds: How long that attempt took.
+        answered: Whether a well-formed final result came, `isError` or not.
+        how: How the step's attempt ended, as recorded; "" outside of steps and where no end is recorded.
+        answer: The answer that was judged.
+        wrong: What is not as the step expects, a sentence each.
+        looks_failed: A success that reads like a failure, without the step having asked for that text.
+        fault: Id of the check that says why it failed, "" if it did what was expected.
+        fallback: The check that says so where the family of `fault` is lowered.
+        why: Why it earns nothing, in a few words, for the ledger.
+        pending: Whether it has no recorded end, for no fault of the server's.
+    """
+
+    run: Run
+    method: str
+    target: str
+    dialogue: Dialogue
+    exchange: Exchange | None
+    ref: StepRef | None = None
+    started: StepStarted | None = None
+    detail: str = ""
+    calls: int = 0
+    how: str = ""
+    seconds: float | None = None
+    answered: bool = False
+    answer: Answer | None = None
+    wrong: tuple[str, ...] = ()
+    looks_failed: bool = False
+    verdict: Verdict = "failed"
+    fault: str = ""
+    fallback: str = ""
+    why: str = ""
+    pending: bool = False
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is a tool that was called (or meant to be)."""
+        return self.method == "tools/call"
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether the step calls an unlisted tool on purpose."""
+        return self.started is not None and self.started.unlisted
+
+    @property
+    def case(self) -> str | None:
+        """`suite/case`, None outside of steps."""
+        return None if self.ref is None else f"{self.ref.suite}/{self.ref.case}"
+
+    @property
+    def cleanup(self) -> bool:
+        """Whether it is a cleanup step."""
+        return self.ref is not None and self.ref.phase == "cleanup"
+
+    def cause(self, settings: CheckSettings) -> str:
+        """`fault`, or `fallback` where its family is lowered: no failed case hides behind a warning."""
+        family = family_of(self.fault)
+        if self.fault and family != "suite" and settings.level_of(family) != "error":
+            return self.fallback
+        return self.fault
+
+
+@dataclass(slots=True, kw_only=True)
+class RunView:
+    """One run with its evidence taken apart; filled by `view_run`, then left alone."""
+
+    run: Run
+    record: RunRecord
+    dialogues: tuple[Dialogue, ...]
+    uses: list[Use] = field(default_factory=list)
+    cases_started: set[str] = field(default_factory=set)
+    cases_ended: dict[str, CaseEnded] = field(default_factory=dict)
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spoken(self) -> bool:
+        """Whether the server speaks the era of this run."""
+        return self.record.outcome != "not-spoken"
+
+    def by_case(self) -> dict[str, list[Use]]:
+        """The uses of each case, in order."""
+        out: dict[str, list[Use]] = {}
+        for use in self.uses:
+            if use.case is not None:
+                out.setdefault(use.case, []).append(use)
+        return out
+
+
+def view_run(run: Run, evidence: Evidence) -> RunView:
+    """The evidence of one run, taken apart: dialogues, steps, cases."""
+    record = evidence.record
+    ordered = sorted(evidence.transcripts, key=lambda item: _natural(item.name))
+    dialogues = tuple(read_dialogue(transcript, protocol=record.protocol) for transcript in ordered)
+    view = RunView(run=run, record=record, dialogues=dialogues, capabilities=_capabilities(record, dialogues))
+    for dialogue in dialogues:
+        for event in dialogue.transcript.events:
+            if isinstance(event, CaseStarted):
+                view.cases_started.add(f"{event.suite}/{event.case}")
+            elif isinstance(event, CaseEnded):
+                view.cases_ended[f"{event.suite}/{event.case}"] = event
+    view.uses = [*_step_uses(run, dialogues, record.client_capabilities), *_free_uses(run, dialogues)]
+    return view
+
+
+def place_of_use(use: Use) -> Place | None:
+    """Where the step of a use is written, None outside of steps."""
+    ref = use.ref
+    if ref is None:
+        return None
+    case = next((case for suite, case in use.run.cases if suite == ref.suite and case.id == ref.case), None)
+    if case is None:
+        return None
+    steps: Sequence[StepSpec] = case.cleanup if ref.phase == "cleanup" else case.steps
+    return steps[ref.index].place if ref.index < len(steps) else case.place
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """`server-2` before `server-10`."""
+    parts: list[tuple[int, str]] = []
+    digits = ""
+    for char in name + "\0":
+        if char.isascii() and char.isdigit():
+            digits += char
+            continue
+        if digits:
+            parts.append((int(digits), ""))
+            digits = ""
+        parts.append((-1, char))
+    return tuple(parts)
+
+
+def _capabilities(record: RunRecord, dialogues: Iterable[Dialogue]) -> Mapping[str, Any]:
+    for dialogue in dialogues:
+        for exchange in dialogue.exchanges:
+            if exchange.method in ("initialize", "server/discover") and isinstance(exchange.result, Mapping):
+                declared = exchange.result.get("capabilities")
+                if isinstance(declared, Mapping):
+                    return declared
+    return record.capabilities
+
+
+# --- steps --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """All attempts of one step so far; the last one is judged."""
+
+    dialogue: Dialogue
+    started: StepStarted
+    ended: StepEnded | None
+    calls: int = 0
+
+
+def _step_uses(run: Run, dialogues: Iterable[Dialogue], declared: Mapping[str, Any]) -> list[Use]:
+    asked: set[StepRef | None] = set()
+    found: dict[tuple[str, str, str, int], _Attempts] = {}
+    for dialogue in dialogues:
+        asked |= {ask.exchange.sent.step for ask in undeclared(dialogue, declared) if ask.exchange is not None}
+        for started, ended in dialogue.steps:
+            ref = started.step
+            key = (ref.suite, ref.case, ref.phase, ref.index)
+            sent = len(dialogue.by_step.get(ref, ()))
+            known = found.get(key)
+            if known is None:
+                found[key] = _Attempts(dialogue, started, ended, sent)
+                continue
+            known.calls += sent
+            if ref.attempt >= known.started.step.attempt:
+                known.dialogue, known.started, known.ended = dialogue, started, ended
+    return [_blamed(_judge_step(run, attempts), asked) for attempts in found.values()]
+
+
+def _blamed(use: Use, asked: set[StepRef | None]) -> Use:
+    """A step that failed after the server had asked for what it may not ask for: that is the cause."""
+    if use.fault == "suite/step-failed" and use.ref in asked:
+        return replace(use, fault="wire/undeclared-request", fallback="suite/step-failed")
+    return use
+
+
+def _judge_step(run: Run, attempts: _Attempts) -> Use:
+    started, ended, dialogue = attempts.started, attempts.ended, attempts.dialogue
+    method = METHODS.get(started.action, started.action)
+    exchanges = dialogue.by_step.get(started.step, [])
+    final = exchanges[-1] if exchanges else None
+    how = ended.how if ended is not None else ""
+    base: dict[str, Any] = {
+        "run": run,
+        "method": method,
+        "target": final.name if final is not None and final.name else started.target,
+        "dialogue": dialogue,
+        "exchange": final,
+        "ref": started.step,
+        "started": started,
+        "calls": attempts.calls,
+        "how": how,
+        "seconds": None if ended is None else ended.t - started.t,
+        "detail": ended.detail if ended is not None else "",
+    }
+    if how == "unresolved" and (final is None or not final.in_time):
+        return Use(**base, fault="suite/unresolved", why="a value was missing and nothing was sent")
+    if final is None or not final.in_time or how in ("timed-out", "died") or is_input_required(final.result):
+        return _unanswered(base, dialogue, final)
+    lost = [
+        item.detail for item in dialogue.diagnostics if item.what == "capture-missing" and item.step == started.step
+    ]
+    base["uncaptured"] = f"nothing to capture: {', '.join(lost)}" if lost else ""
+    return _judge_answer(base, final, expect_from_json(started.expect), started.action)
+
+
+def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec | None, action: str) -> Use:
+    """A use with an answer; `expect` is None outside of steps."""
+    assert exchange.reply is not None
+    answer = answer_of(action, exchange.reply.message)
+    well_formed = not answer.problem
+    answered = well_formed and answer.error is None
+    plain = expect if expect is not None else ExpectSpec()
+    wrong = _mismatches(plain, answer)
+    looks = not answer.is_error and not is_text_expected(plain) and looks_like_an_error(answer)
+    verdict: Verdict = "failed"
+    why = ""
+    how = base.get("how", "")
+    uncaptured = base.pop("uncaptured", "")
+    if uncaptured:
+        base["detail"] = uncaptured
+    if not well_formed:
+        why = "a malformed result"
+    elif how == "no-token":
+        why = "no confirm_token in the first answer"
+    elif wrong:
+        why = "an error" if answer.is_error else "an answer that the step did not expect"
+    elif answer.is_error and is_refusal_expected(plain):
+        verdict, why = "refused", "a refusal that the suite expects"
+    elif answer.is_error:
+        why = "an expected error without a text or code to tell it from any other"
+    elif looks:
+        why = "an answer that reads like a failure"
+    else:
+        verdict = "succeeded"
+    fault = fallback = ""
+    if not well_formed:
+        fault, fallback = "wire/malformed-result", "suite/step-failed" if wrong and expect is not None else ""
+    elif expect is None:
+        pass
+    elif wrong or how == "no-token":
+        fault = "suite/step-failed"
+    elif how == "unresolved" or uncaptured:
+        fault = "suite/unresolved"
+    return Use(
+        **base,
+        answered=answered,
+        answer=answer,
+        wrong=wrong,
+        looks_failed=looks and not fault,
+        verdict=verdict,
+        why=why,
+        fault=fault,
+        fallback=fallback,
+    )
+
+
+def _mismatches(expect: ExpectSpec, answer: Answer) -> tuple[str, ...]:
+    try:
+        return mismatches(expect, answer)
+    except regex.error as error:
+        return (f"text_matches cannot be read: {error}",)
+
+
+def _unanswered(base: dict[str, Any], dialogue: Dialogue, exchange: Exchange | None) -> Use:
+    """A use without a final answer in time."""
+    how = base.get("how", "")
+    if exchange is not None and is_input_required(exchange.result):
+        return Use(**base, fault="suite/step-failed", why="a question back instead of an answer")
+    cause = why_unanswered(dialogue, exchange) if exchange is not None else ""
+    died = how == "died" or cause == "process/crashed"
+    if not cause and how == "died" and dialogue.ended_itself:
+        cause = "process/crashed"
+    why = "the process ended" if died else "no answer"
+    if how == "timed-out":
+        return Use(**base, fault=cause or "suite/timed-out", fallback="suite/timed-out", why="no answer in time")
+    if cause:
+        return Use(**base, fault=cause, fallback="suite/step-failed", why=why)
+    if how in ("died", "answered", "retried", "no-token"):
+        return Use(**base, fault="suite/step-failed", why=why)
+    return Use(**base, why="the run was cut short", pending=True)
+
+
+def why_unanswered(dialogue: Dialogue, exchange: Exchange) -> str:
+    """The check that explains why a request has no readable reply in time, "" where none does."""
+    if exchange.reply is not None and exchange.reply.loose:
+        return "wire/id-mismatch"
+    if exchange.in_time:
+        return ""
+    if dialogue.framed:
+        return "wire/framing"
+    sent = exchange.sent.n
+    until = exchange.given_up
+    for line in _lines_after(dialogue, sent):
+        event = line.event
+        if event.end == "cut":
+            return "wire/line-too-long"
+        if until is not None and event.n > until and event.end == "lf" and not line.problem:
+            break  # it went on talking: what comes later belongs to others
+        if is_broken_off(line):
+            return "wire/partial-line"
+        if line.flying and exchange not in line.flying:
+            continue
+        if event.end == "none" and until is not None and _begins_a_message(event):
+            return "wire/partial-line"
+        if line.problem in _UNREADABLE and _is_like_a_reply(event):
+            return line.problem
+    if partial_note(dialogue, exchange) is not None:
+        return "wire/partial-line"
+    if dialogue.truncated is not None and dialogue.truncated.n > sent:
+        return "wire/line-too-long"
+    if until is None and dialogue.ended_itself:
+        return "process/crashed"
+    return ""
+
+
+def partial_note(dialogue: Dialogue, exchange: Exchange) -> Diagnostic | None:
+    """The engine's note that bytes without a newline were there when it gave a request up."""
+    given_up = exchange.given_up
+    if given_up is None:
+        return None
+    notes = (item for item in dialogue.diagnostics if item.what == "partial-line")
+    return next((item for item in notes if given_up < item.n <= given_up + NOTES_TOGETHER), None)
+
+
+def _lines_after(dialogue: Dialogue, n: int) -> Iterable[Line]:
+    lines = dialogue.lines
+    low, high = 0, len(lines)
+    while low < high:
+        middle = (low + high) // 2
+        if lines[middle].event.n <= n:
+            low = middle + 1
+        else:
+            high = middle
+    for index in range(low, len(lines)):
+        yield lines[index]
+
+
+def is_broken_off(line: Line) -> bool:
+    """Whether a message broke off in this line and the next began in it; `wire/partial-line` speaks of such lines."""
+    data = line.event.body.data
+    return line.problem == "wire/stdout-not-json" and data[:1] == b"{" and data.count(b'"jsonrpc"') > 1
+
+
+def _is_like_a_reply(event: Received) -> bool:
+    """Whether a line that is no message was meant to be a reply; a line of a log is not."""
+    data = event.body.data
+    return data.lstrip()[:1] in (b"{", b"[") and all(key.search(data) for key in _REPLY_KEYS)
+
+
+def _begins_a_message(event: Received) -> bool:
+    return event.body.data[:200].lstrip().startswith(b"{")
+
+
+# --- calls outside of steps ---------------------------------------------------------------------
+
+
+def _free_uses(run: Run, dialogues: Iterable[Dialogue]) -> list[Use]:
+    """Calls without a step (evidence of a proxy, or of other test suites): judged by the plain rule."""
+    out: list[Use] = []
+    for dialogue in dialogues:
+        begun = {started.step for started, _ in dialogue.steps}
+        for exchange in dialogue.exchanges:
+            if exchange.method not in _ACTIONS or exchange.sent.step in begun:
+                continue
+            base: dict[str, Any] = {
+                "run": run,
+                "method": exchange.method,
+                "target": exchange.name,
+                "dialogue": dialogue,
+                "exchange": exchange,
+                "calls": 1,
+            }
+            if not exchange.in_time:
+                cause = why_unanswered(dialogue, exchange)
+                out.append(Use(**base, fault=cause, why="no answer"))
+            elif is_input_required(exchange.result):
+                out.append(Use(**base, why="a question back"))
+            else:
+                out.append(_judge_answer(base, exchange, None, _ACTIONS[exchange.method]))
+    return out

@@ -1,0 +1,88 @@
+"""How the server process ends."""
+
+import pytest
+
+
+def run(t, *tapes, **more):
+    return t.judged(t.evidence(t.key(), *tapes), **more)
+
+
+def crash(t, **more):
+    tape = t.Tape().start(("echo", "boom")).case("one").step("echo").done().case("two")
+    ref = tape.begin("boom")
+    tape.call(ref, "boom")
+    return tape.finish(ref, "died").done("died").stop(code=3, asked=False, stderr="Traceback\nValueError: x\n", **more)
+
+
+def test_a_crash_in_a_call_is_one_finding_with_exit_code_and_stderr(t):
+    again = t.Tape("server-2.jsonl").start(("echo", "boom")).case("three").step("echo").done().stop()
+    judgement = run(t, crash(t), again)
+    assert t.checks(judgement) == ["process/crashed"]
+    found = judgement.findings[0]
+    assert found.message == (
+        "the server ended by itself in tools/call boom: exit code 3; last on stderr: ValueError: x"
+    )
+    assert (found.tool, found.evidence["exit_code"], found.evidence["restarted"]) == ("boom", 3, True)
+    assert found.rerun.endswith("-k s/two")
+    assert [(case.case, case.status) for case in judgement.cases] == [
+        ("one", "passed"), ("two", "failed"), ("three", "passed"),
+    ]  # fmt: skip
+    assert judgement.coverage[0].failed_only == 1
+
+
+def test_a_signal_has_its_name_and_an_empty_stderr_is_said(t):
+    tape = t.Tape().start().case("one").step("echo").done().stop(code=-11, asked=False)
+    found = t.one(run(t, tape), "process/crashed")
+    assert found.message == "the server ended by itself after tools/call echo: signal 11 (SIGSEGV); stderr is empty"
+
+
+def test_a_server_that_never_answered_is_an_error_and_no_finding(t):
+    """P08"""
+    tape = t.Tape()
+    tape.add(t.Spawned, argv=("server",), cwd=".", env=(), pid=1)
+    tape.send("initialize", {})
+    tape.stop(code=1, asked=False, stderr="HOME is not set")
+    error = {"kind": "server", "message": "it exited with code 1 before its first answer", "hint": "", "log": ""}
+    judgement = t.judged(t.evidence(t.key(), tape, outcome="failed", errors=(error,)))
+    assert judgement.findings == ()
+    assert [(item.kind, item.code) for item in judgement.errors] == [("server", 6)]
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "waited", "severity", "words"),
+    [
+        ("stdin-close", 0.5, None, ""),
+        ("term", 5.03, "warning", "did not exit when its stdin closed; SIGTERM ended it after over 5 s"),
+        ("kill", 10.4, "error", "did not exit when its stdin closed, nor at SIGTERM; SIGKILL ended it after over 10 s"),
+    ],
+)
+def test_a_late_exit_is_a_warning_at_term_and_an_error_at_kill(t, ended_by, waited, severity, words):
+    """P01"""
+    tape = t.Tape().start().case("one").step("echo").done().stop(ended_by=ended_by, waited_s=waited)
+    judgement = run(t, tape)
+    assert [item.severity for item in judgement.findings] == ([severity] if severity else [])
+    assert all(words in item.message for item in judgement.findings)
+
+
+def test_an_exit_code_after_stdin_closed_is_no_finding(t):
+    tape = t.Tape().start().case("one").step("echo").done().stop(code=1)
+    assert run(t, tape).findings == ()
+
+
+def test_orphans_are_named_by_their_commands_without_pids_and_folders_of_the_run(t):
+    """P03"""
+    tape = t.Tape().start().case("one").step("echo").done()
+    tape.stop(orphans=("sleep 1000", "node /tmp/rollcall-0123456789ab-x/home/a.js"))
+    found = t.one(run(t, tape), "process/orphan")
+    assert found.message == (
+        "2 processes were still alive after the server was gone: node ${tmp}/home/a.js; sleep 1000"
+    )
+    assert found.severity == "error"
+
+
+def test_a_server_that_hangs_in_a_call_is_not_blamed_for_a_late_exit_too(t):
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo")
+    identity = tape.call(ref, "echo")
+    tape.time_out(ref, identity, "tools/call echo").done("stopped").stop(ended_by="term", waited_s=5.0)
+    assert t.checks(run(t, tape)) == ["suite/timed-out"]

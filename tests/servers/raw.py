@@ -1,0 +1,101 @@
+"""Not a server: what the fixture servers here start from. Lines in, lines out, no SDK, starts in a few milliseconds.
+
+    serve(call, tools=[...], on=hook, bad=hook, modern=False, capabilities=None, lists={})
+
+`call(name, arguments, message)` gives a result (or None: no answer). `on(message)` sees every object first; True = dealt with.
+`bad(line)` gets what is no object; without it such a line is answered with a parse error.
+"""
+
+import json
+import sys
+
+META = "io.modelcontextprotocol/"
+
+
+def write(data):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def send(message):
+    write(json.dumps(message, ensure_ascii=False).encode() + b"\n")
+
+
+def reply(message, result):
+    send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+def refuse(message, code, text):
+    send({"jsonrpc": "2.0", "id": message.get("id"), "error": {"code": code, "message": text}})
+
+
+def text(value, **more):
+    return {"content": [{"type": "text", "text": value}], **more}
+
+
+def tool(name, **types):
+    properties = {key: {"type": value} for key, value in types.items()}
+    schema = {"type": "object", "properties": properties, "required": sorted(types), "additionalProperties": False}
+    return {"name": name, "description": f"Tool {name}.", "inputSchema": schema}
+
+
+ECHO = tool("echo", text="string")
+
+
+def echo(name, arguments, message):
+    return text(arguments.get("text", ""))
+
+
+def answer(message, call=echo, tools=(ECHO,), modern=False, capabilities=None, lists=None):
+    method, params = message.get("method"), message.get("params") or {}
+    capabilities = {"tools": {}} if capabilities is None else capabilities
+    info, old = (
+        {"name": "fixture", "version": "1"},
+        not str(params.get("_meta", {}).get(META + "protocolVersion"))[:4] == "2026",
+    )
+    if "id" not in message or method is None:
+        return
+    if method == "initialize" and old:
+        reply(message, {"protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": info})
+    elif method == "ping" and old:
+        reply(message, {})
+    elif not old and not modern:
+        refuse(message, -32601, f"Method not found: {method}")
+    else:
+        done = {} if old else {"resultType": "complete", "_meta": {META + "serverInfo": info}}
+        found = {"tools/list": {"tools": list(tools)}, **(lists or {})}
+        if method == "server/discover" and not old:
+            reply(
+                message,
+                {
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": capabilities,
+                    "ttlMs": 0,
+                    "cacheScope": "private",
+                    **done,
+                },
+            )
+        elif method in found:
+            reply(message, {**found[method], **done})
+        elif method == "tools/call":
+            result = call(params.get("name"), params.get("arguments") or {}, message)
+            if result is not None:
+                reply(message, {**done, **result})
+        else:
+            refuse(message, -32601, f"Method not found: {method}")
+
+
+def messages():
+    for line in sys.stdin.buffer:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            yield line
+
+
+def serve(call=echo, on=None, bad=lambda line: refuse({}, -32700, "Parse error"), **more):
+    for message in messages():
+        if not isinstance(message, dict):
+            bad(message)
+        elif on is None or not on(message):
+            answer(message, call, **more)
