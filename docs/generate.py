@@ -1,4 +1,4 @@
-"""Makes the reference pages from the code: `python docs/generate.py`; with --check it only says whether they are true."""
+"""Makes the reference pages from the code: `python docs/generate.py`; --check only says whether they are true."""
 
 import json
 import os
@@ -29,9 +29,9 @@ def checks() -> str:
     out = [
         "# The checks\n",
         NOTE,
-        "Severity `error` fails the run; `warning` is listed and fails it with `--strict`. `[checks]` in harness.toml lowers a\n"
-        "whole family, and every report lists what was lowered. *Excused as* is the table name of an exemption; what has none\n"
-        "cannot be excused.\n\n",
+        "Severity `error` fails the run; `warning` is listed and fails it with `--strict`. `[checks]` in harness.toml\n"
+        "lowers a whole family, and every report lists what was lowered. *Excused as* is the table name of an exemption;\n"
+        "what has none cannot be excused.\n\n",
         "| check | severity | fires on | excused as | source |\n|---|---|---|---|---|\n",
     ]
     for item in sorted(CHECKS.values(), key=lambda check: check.id):
@@ -74,7 +74,7 @@ def files() -> str:
         "# The files\n",
         NOTE,
         "All of them are TOML, UTF-8. Unknown keys are errors. The JSON Schemas, for editors, are in the package:\n"
-        "`harness/config/schema/<file>.schema.json`; an editor that reads `#:schema` comments takes them from there.\n\n"
+        "`harness/config/schema/<file>.schema.json`; an editor that reads `#:schema` comments takes them.\n\n"
         "`${…}` is expanded in strings: `backend.<role>.<output>`, `repo`, `tmp`, `env.NAME`, and in suites\n"
         "`captured.<name>`; in backend.toml `secret.<name>`, `address.<port>`, `port.<port>`, `service.<name>`,\n"
         "`provisioned.<name>`, `version` and `dir`. Nothing else.\n",

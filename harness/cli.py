@@ -279,13 +279,15 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     interrupted = ""
     with _progress() as log, integration.collecting(outcome):
         progress = _Timed(log, timings)
-        _, plan = integration.load_plan(options)
-        outcome.plan = plan
-        for note in plan.notes:
+        loaded, outcome.plan = integration.load_plan(options)
+        for note in outcome.plan.notes:
             progress.note("mcp-rollcall", note)
 
         async def work() -> None:
-            await integration.execute(options, plan, outcome, progress=progress, only_build=not record)
+            assert outcome.plan is not None
+            if record:
+                outcome.plan = await integration.settle(options, loaded, outcome.plan, progress=progress)
+            await integration.execute(options, outcome.plan, outcome, progress=progress, only_build=not record)
 
         interrupted = run_interruptible(work, on_interrupt=lambda cause: progress.note("interrupted", cause)).cause
     if judged:

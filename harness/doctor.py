@@ -1,4 +1,4 @@
-"""The door behind `doctor`: what is on this machine, and what would run how. It starts nothing and never fails on a file."""
+"""The door behind `doctor`: what is on this machine, and what would run how. It starts nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def examine(options: Options) -> tuple[str, int]:
     """The findings of the doctor.
 
     Returns:
-        The text for stdout, and the exit code: that of the first error which would keep a selected project from running.
+        The text for stdout, and the exit code: that of the first error that keeps a project from running.
     """
     lines = [f"mcp-rollcall {__version__}, Python {platform.python_version()} ({sys.executable})"]
     engine = probe()

@@ -18,6 +18,7 @@ __all__ = [
     "NothingSelected",
     "ServerError",
     "StackError",
+    "code_of_kind",
     "iterate_errors",
 ]
 
@@ -90,6 +91,12 @@ class Interrupted(HarnessError):
 
     code = 130
     kind = "interrupted"
+
+
+def code_of_kind(kind: str) -> int:
+    """The exit code for `errors[].kind` of a report; that of "internal" for a word that is none of ours."""
+    classes = (ConfigError, NothingSelected, BuildError, StackError, ServerError, Interrupted)
+    return next((item.code for item in classes if item.kind == kind), HarnessError.code)
 
 
 def iterate_errors(error: BaseException) -> Iterator[BaseException]:

@@ -13,7 +13,7 @@ import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -22,16 +22,17 @@ from traceback import format_exception
 from harness.config.load import Loaded, load
 from harness.config.plan import Selection, make_plan
 from harness.engine.build import Built, build, state_folder
-from harness.engine.evidence import read_evidence, runtime_seen
+from harness.engine.evidence import Attempt, read_evidence, runtime_seen
 from harness.engine.mask import Masker
 from harness.engine.run import run_one
 from harness.engine.scope import Scope, open_scope
-from harness.engine.stack import open_stack
-from harness.errors import HarnessError, StackError, iterate_errors
+from harness.engine.stack import open_stack, prepare_images
+from harness.errors import HarnessError, StackError, code_of_kind, iterate_errors
 from harness.findings.judge import NotRun, judge
 from harness.model.finding import HarnessFailure, Judgement, Report
 from harness.model.plan import Cell, Plan, ProjectSpec, Run, RunKey, Runtime
 from harness.model.progress import Progress
+from harness.model.transcript import RunRecord
 from harness.report.build import make_report
 
 __all__ = ["Options", "Outcome", "Timings", "catalogue", "execute", "judge_evidence", "load_plan", "rerun_line"]
@@ -96,6 +97,43 @@ class Outcome:
             failure = failure_of(leaf, server, traceback=self.traceback)
             if failure not in self.errors:
                 self.errors.append(failure)
+
+    def take(self, record: RunRecord) -> None:
+        """Notes a run that gave evidence, with the errors in it."""
+        self.not_run.pop(record.key, None)
+        self.recorded += 1
+        for item in record.errors:
+            kind = item.get("kind", "internal")
+            failure = HarnessFailure(
+                kind=kind,
+                code=code_of_kind(kind),
+                server=record.key.server,
+                message=item.get("message", ""),
+                hint=item.get("hint", ""),
+                log=item.get("log", ""),
+            )
+            if failure not in self.errors:
+                self.errors.append(failure)
+
+    def give_up(self, runs: Sequence[Run], error: BaseException, *, evidence: Path, why: str) -> None:
+        """Notes an error and the runs that it prevents, also in the evidence, for whoever judges elsewhere."""
+        before = len(self.errors)
+        for run in runs:
+            self.not_run[run.key] = why
+        if not runs:
+            self.add(error)
+            return
+        self.add(error, runs[0].key.server)
+        errors = tuple(
+            {"kind": item.kind, "message": item.message, "hint": item.hint, "log": item.log}
+            for item in self.errors[before:]
+        )
+        for run in runs:
+            with suppress(OSError):
+                record = RunRecord(
+                    key=run.key, plan=run.fingerprint, runtime=run.runtime, outcome="failed", errors=errors
+                )
+                Attempt.create(evidence, run.key).finish(record)
 
 
 def catalogue() -> tuple[Path, ...]:
@@ -199,6 +237,36 @@ def choose_runtimes(options: Options, loaded: Loaded) -> tuple[dict[str, Runtime
 # --- running --------------------------------------------------------------------------------------
 
 
+async def settle(options: Options, loaded: Loaded, plan: Plan, *, progress: Progress) -> Plan:
+    """The plan with embedded backends for servers whose images cannot be had, where `auto` leaves us the choice.
+
+    The causes are among its notes. A server one of whose backends has no embedded form keeps Docker, and its error.
+    """
+    if options.runtime != "auto" or any("@" in label for label in options.backends):
+        return plan
+    runtimes: dict[str, Runtime] = {run.key.server: run.runtime for run in selected_runs(plan) if run.runtime}
+    notes = list(plan.notes)
+    for project in plan.projects:
+        name = project.server.name
+        backends = [project.backends[use] for role in project.roles for use in role.use]
+        if runtimes.get(name) != "docker" or any(backend.process is None for backend in backends):
+            continue
+        try:
+            for cell in plan.cells:
+                if cell.server == name:
+                    await prepare_images(
+                        cell.roles, project.backends, progress=progress, subject=f"{name} {cell.backend}"
+                    )
+        except StackError as error:
+            runtimes[name] = "process"
+            cause = error.message.splitlines()[0]
+            notes.append(f"{name}: embedded backends, because its images cannot be had: {cause}")
+            progress.note(name, notes[-1])
+    if notes == list(plan.notes):
+        return plan
+    return make_plan(loaded, selection=_selection(options, loaded), runtimes=runtimes, notes=notes)
+
+
 async def execute(
     options: Options, plan: Plan, outcome: Outcome, *, progress: Progress, only_build: bool = False
 ) -> None:
@@ -224,14 +292,12 @@ async def _project(
     progress: Progress,
     only_build: bool,
 ) -> None:
-    name = project.server.name
     try:
         state = state_folder(project.root, options.state)
         built = await build(project, state=state, scope=scope, progress=progress, force=options.rebuild)
     except Exception as error:
-        outcome.add(error, name)
-        for run in (run for cell in cells for run in cell.runs):
-            outcome.not_run[run.key] = "the build failed"
+        runs = [run for cell in cells for run in cell.runs]
+        outcome.give_up(runs, error, evidence=_evidence_root(options, project), why="the build failed")
         return
     if only_build:
         return
@@ -267,8 +333,10 @@ async def _cell(
                 subject=subject,
                 state=state,
             ) as stack:
-                while waiting:
+                untouched = True
+                while waiting and untouched:
                     run = waiting.pop(0)
+                    outcome.not_run[run.key] = "it was begun and not finished"
                     record = await run_one(
                         run,
                         project,
@@ -279,14 +347,17 @@ async def _cell(
                         evidence=evidence,
                         progress=progress,
                     )
-                    outcome.not_run.pop(run.key, None)
-                    outcome.recorded += 1
-                    if record.outcome != "not-spoken":
-                        break
+                    outcome.take(record)
+                    untouched = record.outcome == "not-spoken"
+                    if untouched:  # nor will it be in another profile
+                        same = [other for other in waiting if other.key.era == run.key.era]
+                        for other in same:
+                            waiting.remove(other)
+                            again = dataclasses.replace(record, key=other.key, plan=other.fingerprint)
+                            Attempt.create(evidence, other.key).finish(again)
+                            outcome.take(again)
         except Exception as error:
-            outcome.add(error, cell.server)
-            for run in waiting:
-                outcome.not_run[run.key] = "its stack could not be stood up"
+            outcome.give_up(waiting, error, evidence=evidence, why="its stack could not be stood up")
             waiting.clear()
 
 

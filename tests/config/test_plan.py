@@ -201,7 +201,7 @@ def test_only_selected_projects_are_planned_but_all_servers_are_known(good, writ
     loaded = load([root / "a", root / "b"], base=root, catalogue=[])
     plan = make_plan(loaded, selection=Selection(servers=("more",)), runtimes={"more": "docker"}, notes=["why"])
     assert [project.server.name for project in plan.projects] == ["more"]
-    assert (plan.servers, plan.notes, plan.partial) == (("things", "more"), ("why",), True)
+    assert (plan.servers, plan.notes, plan.partial) == (("things", "more"), ("why",), False)
     assert plan.project_of("more").server.name == "more"
 
 

@@ -1,0 +1,200 @@
+"""Where evidence lies, and how it is read back: one folder per attempt of a run, whole or not there.
+
+`<root>/<server>/<backend>/<era>/<profile>/<attempt>/{run.json, server-N.jsonl, bodies/, logs/, done}`. Names are
+percent-encoded so that two that differ only in case or Unicode form stay two on every file system. An attempt counts
+once `done` is there, which is written last; several harnesses may write into one root at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_hex
+
+from harness.model.plan import Plan, Run, RunKey, Runtime
+from harness.model.transcript import (
+    BODIES_DIR,
+    DONE_FILE,
+    RUN_FILE,
+    Evidence,
+    RunRecord,
+    Transcript,
+    parse_lines,
+    record_from_json,
+    record_to_json,
+)
+
+__all__ = ["Attempt", "EvidenceSet", "encode_name", "read_evidence", "run_folder", "runtime_seen", "write_atomically"]
+
+LOGS_DIR = "logs"
+MAX_NAME_CHARS = 150
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.@+=")
+
+
+def encode_name(name: str) -> str:
+    """A name as a file name: lower-case ASCII, different for different names, never hidden, never `..`."""
+    parts = []
+    for index, char in enumerate(name):
+        if char in _PLAIN and not (char == "." and index in (0, len(name) - 1)):
+            parts.append(char)
+        else:
+            parts += [f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass")]
+    text = "".join(parts) or "%"
+    if len(text) <= MAX_NAME_CHARS:
+        return text
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[:MAX_NAME_CHARS].rpartition('%')[0] or text[:MAX_NAME_CHARS]}~{digest[:16]}"
+
+
+def run_folder(root: Path, key: RunKey) -> Path:
+    """Where the attempts of a run lie."""
+    return root.joinpath(*map(encode_name, (key.server, key.backend, key.era, key.profile)))
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file so that it is there as a whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A new attempt of a run, while it is made."""
+
+    folder: Path
+
+    @classmethod
+    def create(cls, root: Path, key: RunKey) -> Attempt:
+        """Makes its folder, whose name sorts by time and is nobody else's."""
+        parent = run_folder(root, key)
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = parent / f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%f')}-{token_hex(4)}"
+        folder.mkdir()
+        return cls(folder)
+
+    def transcript(self, number: int) -> Path:
+        """The file for the transcript of the n-th server process, from 1."""
+        return self.folder / f"server-{number}.jsonl"
+
+    @property
+    def bodies(self) -> Path:
+        """The folder of side files."""
+        return self.folder / BODIES_DIR
+
+    def write_logs(self, logs: Mapping[str, bytes]) -> None:
+        """Keeps logs of backends, masked by whoever took them."""
+        for name, data in logs.items():
+            (self.folder / LOGS_DIR).mkdir(exist_ok=True)
+            write_atomically(self.folder / LOGS_DIR / f"{encode_name(name)}.log", data)
+
+    def finish(self, record: RunRecord) -> None:
+        """Writes run.json, then `done`: from now on the attempt counts."""
+        text = json.dumps(record_to_json(record), ensure_ascii=False, indent=1, sort_keys=True)
+        write_atomically(self.folder / RUN_FILE, text.encode("utf-8", "backslashreplace") + b"\n")
+        write_atomically(self.folder / DONE_FILE, b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceSet:
+    """What there is for a plan: `outdated` runs have evidence of another state of their files only."""
+
+    found: tuple[Evidence, ...] = ()
+    missing: tuple[RunKey, ...] = ()
+    outdated: tuple[RunKey, ...] = ()
+
+
+class _Bodies(Mapping[str, bytes]):
+    """Side files, read when asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> bytes:
+        if len(name) != 64 or not name.isalnum():
+            raise KeyError(name)
+        try:
+            return (self._folder / name).read_bytes()
+        except OSError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(os.listdir(self._folder)) if self._folder.is_dir() else ())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(slots=True)
+class _Sorted:
+    found: list[Evidence] = field(default_factory=list)
+    missing: list[RunKey] = field(default_factory=list)
+    outdated: list[RunKey] = field(default_factory=list)
+
+
+def read_evidence(root: Path, plan: Plan) -> EvidenceSet:
+    """The newest finished attempt of every planned run that belongs to the plan's present state.
+
+    Attempts without `done`, and such as cannot be read, count as not there.
+    """
+    out = _Sorted()
+    for cell in plan.cells:
+        for run in cell.runs:
+            _sort_in(root, run, out)
+    return EvidenceSet(found=tuple(out.found), missing=tuple(out.missing), outdated=tuple(out.outdated))
+
+
+def _sort_in(root: Path, run: Run, out: _Sorted) -> None:
+    other = False
+    for folder in _attempts(run_folder(root, run.key)):
+        record = _record(folder)
+        if record is None or record.key != run.key:
+            continue
+        if record.plan == run.fingerprint:
+            out.found.append(Evidence(record=record, transcripts=_transcripts(folder), folder=str(folder)))
+            return
+        other = True
+    (out.outdated if other else out.missing).append(run.key)
+
+
+def _attempts(folder: Path) -> list[Path]:
+    """Finished attempts, newest first."""
+    try:
+        names = sorted(os.listdir(folder), reverse=True)
+    except OSError:
+        return []
+    return [folder / name for name in names if (folder / name / DONE_FILE).is_file()]
+
+
+def _record(folder: Path) -> RunRecord | None:
+    try:
+        return record_from_json(json.loads((folder / RUN_FILE).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _transcripts(folder: Path) -> tuple[Transcript, ...]:
+    bodies = _Bodies(folder / BODIES_DIR)
+    paths = sorted(folder.glob("server-*.jsonl"), key=lambda path: (len(path.name), path.name))
+    out = []
+    for path in paths:
+        lines = path.read_bytes().split(b"\n")  # not splitlines: U+2028 is no line end here
+        texts = [line.decode("utf-8", "replace") for line in lines if line]
+        out.append(parse_lines(path.name, texts, bodies=bodies))
+    return tuple(out)
+
+
+def runtime_seen(root: Path, server: str) -> Runtime | None:
+    """The runtime of the newest finished attempt of any run of a server, None without one."""
+    newest: tuple[str, Runtime | None] = ("", None)
+    for folder in (root / encode_name(server)).glob("*/*/*/*"):
+        if folder.name > newest[0] and (folder / DONE_FILE).is_file():
+            record = _record(folder)
+            if record is not None and record.runtime is not None:
+                newest = (folder.name, record.runtime)
+    return newest[1]

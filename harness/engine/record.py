@@ -1,0 +1,108 @@
+"""Writes the transcript of one server process, event by event, as it happens; masked, numbered, never interpreted.
+
+Each event reaches the file before anybody acts on it, so that a harness which is killed leaves all that it saw.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from harness.engine.mask import Masker
+from harness.model.transcript import INLINE_LIMIT_BYTES, Body, Event, Received, Sent, StepRef, event_to_json
+
+__all__ = ["Recorder"]
+
+_TIME_DIGITS = 6
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Recorder:
+    """One transcript file.
+
+    Args:
+        path: The file; it is made at once.
+        bodies: The folder of side files for large bodies.
+        began: The run's beginning by `time.monotonic()`.
+    """
+
+    def __init__(self, path: Path, *, bodies: Path, masker: Masker, began: float) -> None:
+        self.path = path
+        self._bodies = bodies
+        self._masker = masker
+        self._began = began
+        self._n = 0
+        self._file = path.open("ab", buffering=0)
+        self._step: tuple[StepRef | None, str] = (None, "")
+
+    @property
+    def count(self) -> int:
+        """How many events were written."""
+        return self._n
+
+    def close(self) -> None:
+        """No more events; closing twice is harmless."""
+        self._file.close()
+
+    def add(self, kind: type[Event], **fields: Any) -> None:
+        """Writes one event; strings in it are masked, `n` and `t` are set here."""
+        body: Body | None = fields.get("body")
+        if body is not None:
+            fields["body"] = Body(b"")
+        out = event_to_json(kind(n=0, t=0.0, **fields))
+        parts = [] if body is None else [self._body(body.data)]
+        hidden = ("e", "n", "t") if body is None else ("e", "n", "t", "text")
+        parts += [f"{_encode(key)}:{_encode(self._masker.json(out[key]))}" for key in out if key not in hidden]
+        self._write(kind.e, parts)
+
+    def sent(self, body: bytes, label: str, step: StepRef | None = None, number: int = 1) -> None:
+        """A line that goes to the server, without its newline; `number` is its round."""
+        parts = [self._body(body), f'"label":{self._text(label)},"round":{number}']
+        if step is not None:
+            if self._step[0] != step:
+                self._step = (step, f'"step":{_encode(self._masker.json(dataclasses.asdict(step)))}')
+            parts.append(self._step[1])
+        self._write(Sent.e, parts)
+
+    def received(
+        self, body: bytes, at: int, end: str = "lf", in_flight: tuple[str, ...] = (), after: str | None = None
+    ) -> None:
+        """A line that came from the server; `body` is without its newline and is masked here."""
+        labels = ",".join([self._text(label) for label in in_flight])
+        parts = [f'"at":{at},"end":"{end}","in_flight":[{labels}]', self._body(body)]
+        if after is not None:
+            parts.append(f'"after":{self._text(after)}')
+        self._write(Received.e, parts)
+
+    def masked(self, data: bytes) -> bytes:
+        """The bytes as they may be kept."""
+        return self._masker.bytes(data)
+
+    def _text(self, text: str) -> str:
+        return _encode(self._masker.text(text))
+
+    def _body(self, body: bytes) -> str:
+        data = self._masker.bytes(body)
+        if len(data) > INLINE_LIMIT_BYTES:
+            name = hashlib.sha256(data).hexdigest()
+            self._bodies.mkdir(parents=True, exist_ok=True)
+            side = self._bodies / name
+            if not side.exists():
+                side.write_bytes(data)
+            return f'"sha256":"{name}","size":{len(data)}'
+        try:
+            return f'"text":{_encode(data.decode("utf-8"))}'
+        except UnicodeDecodeError:
+            return f'"b64":"{base64.b64encode(data).decode("ascii")}"'
+
+    def _write(self, kind: str, parts: list[str]) -> None:
+        self._n += 1
+        elapsed = round(time.monotonic() - self._began, _TIME_DIGITS)
+        line = ",".join([f'{{"e":"{kind}","n":{self._n},"t":{elapsed}', *parts])
+        # a lone surrogate becomes \udXXX, which is how JSON writes it
+        self._file.write(line.encode("utf-8", "backslashreplace") + b"}\n")

@@ -1,0 +1,446 @@
+"""One run on a stack that stands: server processes, listing, cases, and the evidence of it, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Literal
+
+import anyio
+
+from harness.engine.build import Built
+from harness.engine.environment import server_environment
+from harness.engine.evidence import Attempt
+from harness.engine.guard import check_targets
+from harness.engine.mask import Masker, is_secret_name
+from harness.engine.record import Recorder
+from harness.engine.scope import Scope
+from harness.engine.stack import Stack
+from harness.engine.stdio import Stdio, describe_code, elapsed_ms, open_stdio
+from harness.engine.suite import run_cases
+from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, TimedOut, WireSession
+from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors
+from harness.model.outcome import cut
+from harness.model.placeholders import UnknownPlaceholder, expand, names_in
+from harness.model.plan import CaseSpec, ProjectSpec, Run
+from harness.model.progress import Progress, stage
+from harness.model.transcript import Diagnostic, RunRecord
+
+__all__ = ["LOGS_S", "PROBE_TIMEOUT_S", "START_TRIES", "run_one"]
+
+START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
+PROBE_TIMEOUT_S = 5.0
+LOGS_S = 20.0  # for fetching the logs of the backends
+STDERR_LINES = 20
+BROKEN_LINE = b'{"jsonrpc": "2.0", "id": '  # asked once, at the end: what does it do with a line that is no JSON?
+BROKEN_LABEL = "probe/broken-json"
+
+Ended = Literal["finished", "not-spoken", "failed", "interrupted"]
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    """What run.json will say."""
+
+    outcome: Ended = "interrupted"
+    errors: list[Mapping[str, str]] = field(default_factory=list)
+    server_info: Mapping[str, Any] = field(default_factory=dict)
+    protocol: str = ""
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    client_capabilities: Mapping[str, Any] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """How the server is started, each time."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    marker: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bench:
+    """The present server of a run; see `harness.engine.suite.Bench`."""
+
+    run: Run
+    project: ProjectSpec
+    attempt: Attempt
+    masker: Masker
+    state: _State
+    start: _Start
+    began: float
+    count: int = 0
+    _stdio: Stdio | None = None
+    _session: WireSession | None = None
+
+    @property
+    def session(self) -> WireSession:
+        """The session with the present server."""
+        assert self._session is not None
+        return self._session
+
+    @property
+    def recorder(self) -> Recorder:
+        """Its transcript."""
+        return self.session_pipes.recorder
+
+    @property
+    def session_pipes(self) -> Stdio:
+        """Its pipes."""
+        assert self._stdio is not None
+        return self._stdio
+
+    @property
+    def dead(self) -> bool:
+        """Whether no answer can come from it any more."""
+        return bool(self.session_pipes.dead) or self.session_pipes.process.ended.is_set()
+
+    async def begin(self, *, why: str = "") -> None:
+        """Starts a server and opens the session.
+
+        Raises:
+            ServerError: It gave no first answer; its process is gone.
+            NotSpoken: It does not speak the era, which was probed.
+        """
+        self.count += 1
+        recorder = Recorder(
+            self.attempt.transcript(self.count), bodies=self.attempt.bodies, masker=self.masker, began=self.began
+        )
+        try:
+            self._stdio = await open_stdio(
+                self.start.argv,
+                cwd=self.start.cwd,
+                env=self.start.env,
+                marker=self.start.marker,
+                recorder=recorder,
+                server=self.project.server.name,
+            )
+        except BaseException:
+            recorder.close()
+            if recorder.count == 0:
+                recorder.path.unlink()
+            raise
+        if why:
+            recorder.add(Diagnostic, what="restarted", detail=why)
+        self._session = WireSession(self._stdio, era=self.run.key.era, elicit=self.run.profile.elicit)
+        self.state.client_capabilities = self._session.client_capabilities
+        await self._open()
+
+    async def _open(self) -> None:
+        session, server = self.session, self.project.server
+        probed = self.run.eras_probed
+        discovering = self.run.key.era == "modern"
+        timeout_s = (
+            min(server.start_timeout_s, DISCOVER_TIMEOUT_S) if discovering and probed else server.start_timeout_s
+        )
+        try:
+            await session.open(timeout_s=timeout_s)
+        except NotSpoken as error:
+            if probed:
+                await self._not_spoken(str(error))
+            raise await self._failed(f"does not speak the {self.run.key.era} era: {error}") from None
+        except Refused as error:
+            raise await self._failed(str(error)) from None
+        except TimedOut as error:
+            if probed and discovering:
+                await self._not_spoken(str(error))
+            raise await self._failed(str(error)) from None
+        except Died as error:
+            if probed and discovering:
+                await self._not_spoken(str(error))
+            raise await self._failed(str(error)) from None
+        self.state.server_info = session.server_info
+        self.state.protocol = session.protocol
+        self.state.capabilities = session.capabilities
+
+    async def _not_spoken(self, why: str) -> None:
+        self.recorder.add(Diagnostic, what="not-spoken", detail=why)
+        await self.stop(hurry=True)
+        raise NotSpoken(why)
+
+    async def _failed(self, why: str) -> ServerError:
+        """The error for a server that gave no usable first answer, after it was stopped."""
+        stdio = self.session_pipes
+        ended = stdio.process.ended.is_set()
+        what = describe_code(stdio.process.code or 0)
+        ran = f"[{elapsed_ms(stdio.process)} ms from start to {'exit' if ended else 'now'}]"
+        noise, unfinished = stdio.line_count, stdio.unfinished
+        await self.stop(hurry=True)
+        if ended:
+            message = f"the server ended with {what} before its first answer"
+        elif self.session.answered or not why.startswith("no answer"):
+            message = f"the server {why}" if why.startswith("does not") else why
+        else:
+            message = f"{why} of the server"
+        if noise and not self.session.answered:
+            message += f"; {noise} lines came on stdout, none of them an answer"
+        if unfinished and not self.session.answered:
+            message += f"; stdout ends without a newline in {cut(unfinished[-80:].decode('utf-8', 'backslashreplace'))}"
+        server = self.project.server
+        message += (
+            f"\ncommand: {' '.join(self.start.argv)}\nfolder: {server.cwd}"
+            f"\nvariables: {', '.join(sorted(self.start.env))}"
+        )
+        tail = stdio.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
+        log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
+        return ServerError(self.masker.text(message), log=log, server=server.name)
+
+    async def restart(self, why: str) -> None:
+        """Another server in its place.
+
+        Raises:
+            ServerError: It failed to start START_TRIES times in a row.
+        """
+        await self.stop(hurry=True)  # it has died, or hangs
+        for left in reversed(range(START_TRIES)):
+            try:
+                await self.begin(why=why)
+                return
+            except NotSpoken as error:
+                raise ServerError(
+                    f"the server was restarted ({why}) and no longer speaks its era: {error}",
+                    server=self.project.server.name,
+                ) from None
+            except ServerError as error:
+                if left == 0:
+                    raise ServerError(
+                        f"the server was restarted ({why}) and failed {START_TRIES} times in a row: {error.message}",
+                        log=error.log,
+                        server=error.server,
+                    ) from None
+
+    async def stop(self, *, hurry: bool = False) -> None:
+        """Ends the present server, if there is one."""
+        if self._stdio is not None:
+            await self._stdio.stop(hurry=hurry)
+
+
+async def run_one(
+    run: Run,
+    project: ProjectSpec,
+    *,
+    built: Built,
+    stack: Stack,
+    scope: Scope,
+    masker: Masker,
+    evidence: Path,
+    progress: Progress,
+) -> RunRecord:
+    """One run from the start of its server to the written evidence.
+
+    Errors of the harness are in the record and are not raised. A cancellation is raised again, after the server was
+    stopped and the evidence written.
+
+    Args:
+        evidence: The root of all evidence.
+    """
+    began = time.monotonic()
+    attempt = Attempt.create(evidence, run.key)
+    state = _State(command=project.server.command)
+    selected = [(suite, case) for suite, case in run.cases if f"{suite}/{case.id}" in set(run.selected)]
+    benches: list[_Bench] = []
+    try:
+        folder = scope.tmp / f"server-{token_hex(8)}"
+        folder.mkdir()
+        values = _values(run, project, selected, stack, folder, masker)
+        start = _start(run, project, built, stack, values, folder, masker)
+        state.command = tuple(masker.text(part) for part in start.argv)
+        bench = _Bench(run=run, project=project, attempt=attempt, masker=masker, state=state, start=start, began=began)
+        benches.append(bench)
+        await _drive(bench, selected, values, progress)
+        state.outcome = "finished"
+    except NotSpoken:
+        state.outcome = "not-spoken"
+    except Exception as error:
+        state.outcome = "failed"
+        for leaf in iterate_errors(error):
+            if not isinstance(leaf, HarnessError):
+                raise
+            state.errors.append(_as_json(leaf, masker))
+    finally:
+        with anyio.CancelScope(shield=True):
+            for bench in benches:
+                await bench.stop(hurry=state.outcome != "finished")
+            await _keep_logs(attempt, stack)
+            record = _record(run, built, stack, state, selected, masker)
+            attempt.finish(record)
+    return record
+
+
+async def _drive(
+    bench: _Bench, selected: list[tuple[str, CaseSpec]], values: Mapping[str, Any], progress: Progress
+) -> None:
+    key, server = bench.run.key, bench.project.server
+    subject = f"{key.server} {key.backend} {key.era} {key.profile}"
+    with stage(progress, subject, "start server"):
+        await bench.begin()
+    with stage(progress, subject, "list"):
+        await _list(bench)
+    with stage(progress, subject, f"{len(selected)} cases"):
+        await run_cases(bench, selected, values, call_timeout_s=server.call_timeout_s)
+    with stage(progress, subject, "stop server"):
+        await _probe(bench)
+        await bench.stop()
+
+
+async def _list(bench: _Bench) -> None:
+    """Everything that the server lists, all pages; failures are on the record and judged there."""
+    session, timeout_s = bench.session, bench.project.server.call_timeout_s
+    wanted = [("tools/list", "tools")]
+    if "prompts" in session.capabilities:
+        wanted.append(("prompts/list", "prompts"))
+    if "resources" in session.capabilities:
+        wanted += [("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")]
+    for method, key in wanted:
+        try:
+            await session.list_all(method, key, timeout_s=timeout_s)
+        except (TimedOut, Died) as error:
+            await bench.restart(str(error))
+            session = bench.session
+
+
+async def _probe(bench: _Bench) -> None:
+    """A line that is no JSON, then an ordinary request, so that it is seen what the server does with it."""
+    if bench.dead:
+        return
+    session = bench.session
+    session.send_line(BROKEN_LINE, BROKEN_LABEL)
+    method = "server/discover" if session.era == "modern" else "ping"
+    try:
+        await session.request(method, label=method, timeout_s=PROBE_TIMEOUT_S)
+    except (TimedOut, Died):
+        return
+
+
+# --- before the start -----------------------------------------------------------------------------
+
+
+def _values(
+    run: Run,
+    project: ProjectSpec,
+    selected: list[tuple[str, CaseSpec]],
+    stack: Stack,
+    folder: Path,
+    masker: Masker,
+) -> dict[str, Any]:
+    """The values of all placeholders that this run may use; values of `env.NAME` are secrets."""
+    values: dict[str, Any] = {**stack.values, "repo": str(project.root), "tmp": str(folder / "tmp")}
+    names = set(_names(run, project, selected))
+    missing = []
+    for name in sorted(names):
+        variable = name.removeprefix("env.")
+        if variable != name:
+            if variable not in os.environ:
+                missing.append(variable)
+                continue
+            values[name] = os.environ[variable]
+            masker.add(os.environ[variable])
+    if missing:
+        raise ConfigError(
+            f"{project.place}: {', '.join(f'${{env.{name}}}' for name in missing)} has no value: "
+            f"the variable{'s are' if len(missing) > 1 else ' is'} not set",
+            server=project.server.name,
+        )
+    if "port" in names:
+        values["port"] = _free_port()
+    return values
+
+
+def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]]) -> Iterator[str]:
+    server = project.server
+    yield from names_in([*server.command, server.cwd, dict(server.env), dict(run.profile.env)])
+    for _, case in selected:
+        for step in (*case.steps, *case.cleanup):
+            expected = [*step.expect.text_contains, step.expect.text_matches, step.expect.text_equals]
+            yield from names_in([step.target, dict(step.arguments), dict(step.expect.pointer), expected])
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _start(
+    run: Run,
+    project: ProjectSpec,
+    built: Built,
+    stack: Stack,
+    values: Mapping[str, Any],
+    folder: Path,
+    masker: Masker,
+) -> _Start:
+    """Command and environment of the server, judged by the guard.
+
+    Raises:
+        ConfigError: A placeholder without a value, or a target that is not of this stack.
+    """
+    server = project.server
+    try:
+        argv = tuple(expand(part, values) for part in server.command)
+        declared = {name: expand(text, values) for name, text in {**server.env, **run.profile.env}.items()}
+        cwd = project.root / expand(server.cwd, values)
+    except UnknownPlaceholder as error:
+        raise ConfigError(f"{project.place}: ${{{error.args[0]}}} has no value here", server=server.name) from None
+    masker.add(*(text for name, text in declared.items() if is_secret_name(name)))
+    port = values.get("port")
+    refused = check_targets(
+        declared,
+        argv,
+        allowed=stack.addresses,
+        own_port=port if isinstance(port, int) else None,
+        names=stack.names,
+        folders=(folder, project.root),
+    )
+    if refused:
+        raise ConfigError(
+            masker.text(f"{project.place}: the server was not started:\n" + "\n".join(refused)),
+            hint="a server may only be pointed at the stack of its run: write ${backend.<role>.<output>}",
+            server=server.name,
+        )
+    env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
+    return _Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}")
+
+
+# --- after the end --------------------------------------------------------------------------------
+
+
+async def _keep_logs(attempt: Attempt, stack: Stack) -> None:
+    with anyio.move_on_after(LOGS_S):
+        try:
+            attempt.write_logs(await stack.logs())
+        except (HarnessError, OSError):
+            return  # the evidence of the server is worth more than that of its backend
+
+
+def _as_json(error: HarnessError, masker: Masker) -> Mapping[str, str]:
+    fields = {"kind": error.kind, "message": error.message, "hint": error.hint, "log": error.log}
+    return {name: masker.text(text) for name, text in fields.items()}
+
+
+def _record(
+    run: Run, built: Built, stack: Stack, state: _State, selected: list[tuple[str, CaseSpec]], masker: Masker
+) -> RunRecord:
+    return RunRecord(
+        key=run.key,
+        plan=run.fingerprint,
+        runtime=run.runtime,
+        build=built.fingerprint,
+        versions=dict(stack.versions),
+        server_info=masker.json(state.server_info),
+        protocol=masker.text(state.protocol),
+        capabilities=masker.json(state.capabilities),
+        client_capabilities=state.client_capabilities,
+        outcome=state.outcome,
+        cases=tuple(f"{suite}/{case.id}" for suite, case in selected),
+        errors=tuple(state.errors),
+        command=state.command,
+    )

@@ -1,0 +1,342 @@
+"""The pipes of one server: every byte of stdout in order, stderr always drained, a stdin that can never block us.
+
+Nothing here knows JSON. A line is recorded before anybody is told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import anyio
+
+from harness.engine.process import Exit, ServerProcess, start_process
+from harness.engine.record import Recorder
+from harness.model.transcript import LINE_LIMIT_BYTES, Body, Diagnostic, Exited, Spawned, Stderr, Truncated
+
+__all__ = [
+    "CUT_KEEP_BYTES",
+    "EXIT_DRAIN_S",
+    "LINES_LIMIT",
+    "STDERR_TAIL_BYTES",
+    "STDOUT_LIMIT_BYTES",
+    "LineSplitter",
+    "PipeClosed",
+    "Stdio",
+    "open_stdio",
+]
+
+STDERR_TAIL_BYTES = 64 * 1024
+CUT_KEEP_BYTES = 64 * 1024  # of a line over the limit its beginning is kept
+STDOUT_LIMIT_BYTES = 2 * 1024 * 1024 * 1024  # of one process in all
+LINES_LIMIT = 500_000  # of one process in all
+EXIT_DRAIN_S = 0.5  # how long after the exit its last words may take, while somebody holds stdout open
+CLOSED_S = 1.0  # how long a server may live on after it has closed its stdout
+EOF_S = 1.0
+PIPE_BYTES = 1024 * 1024
+
+
+class PipeClosed(Exception):
+    """The server has closed its stdin, or it was closed by us."""
+
+
+class LineSplitter:
+    """Bytes in any chunks -> lines; linear, and the same lines whatever the chunks.
+
+    Attributes:
+        at: Offset of the line that is being collected.
+        cut: A line was longer than the limit; nothing comes out any more, `rest()` is that line's beginning.
+    """
+
+    def __init__(self, limit: int = LINE_LIMIT_BYTES) -> None:
+        self.at = 0
+        self.cut = False
+        self._limit = limit
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """The lines that are complete now, without newline, each with its offset in the stream."""
+        lines: list[tuple[int, bytes]] = []
+        begin = 0
+        while not self.cut and (end := data.find(b"\n", begin)) >= 0:
+            if self._rest:
+                self._rest += data[begin:end]
+                line = bytes(self._rest)
+                self._rest.clear()
+            else:
+                line = data[begin:end]
+            begin = end + 1
+            if len(line) > self._limit:
+                self.cut = True
+                self._rest += line
+                return lines
+            lines.append((self.at, line))
+            self.at += len(line) + 1
+        if not self.cut:
+            self._rest += data[begin:] if begin else data
+            self.cut = len(self._rest) > self._limit
+        return lines
+
+    @property
+    def size(self) -> int:
+        """How many bytes of an unfinished line are held."""
+        return len(self._rest)
+
+    def rest(self, limit: int | None = None) -> bytes:
+        """The unfinished line, or its beginning."""
+        return bytes(self._rest[:limit])
+
+    def clear(self) -> None:
+        """Forgets the unfinished line."""
+        self._rest.clear()
+
+
+class _Pipe(asyncio.Protocol):
+    """Hands what a pipe says to two functions; for stdin only the second matters."""
+
+    def __init__(self, data: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        self._data = data
+        self._lost = lost
+
+    def data_received(self, data: bytes) -> None:
+        self._data(data)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._lost()
+
+
+class Stdio:
+    """A running server and its pipes.
+
+    Attributes:
+        on_line: Called with each line of stdout, after it was recorded.
+        on_dead: Called once when no answer can come any more; the argument says why.
+        traffic: Gives the labels of unanswered requests, and of the last request, at this moment.
+    """
+
+    def __init__(self, process: ServerProcess, recorder: Recorder, *, limit: int) -> None:
+        self.process = process
+        self.recorder = recorder
+        self.on_line: Callable[[bytes], None] = lambda _: None
+        self.on_dead: Callable[[str], None] = lambda _: None
+        self.traffic: Callable[[], tuple[tuple[str, ...], str | None]] = lambda: ((), None)
+        self.dead = ""
+        self.exit: Exit | None = None
+        self.stderr_size = 0
+        self._limit = limit
+        self._splitter = LineSplitter(limit)
+        self._lines = 0
+        self._bytes = 0
+        self._stderr = bytearray()
+        self._stdout_end = asyncio.Event()
+        self._stderr_end = asyncio.Event()
+        self._stdin_open = True
+        self._stopping = False
+        self._stdin: asyncio.WriteTransport | None = None
+        self._readers: list[asyncio.ReadTransport] = []
+        self._loop = asyncio.get_running_loop()
+
+    async def connect(self) -> None:
+        """Attaches the pipes; from now on stdout and stderr are drained."""
+        stdin, stdout, stderr = self.process.pipes
+        _widen(stdout)
+        errors, _ = await self._loop.connect_read_pipe(lambda: _Pipe(self._stderr_data, self._stderr_end.set), stderr)
+        out, _ = await self._loop.connect_read_pipe(lambda: _Pipe(self._stdout_data, self._stdout_lost), stdout)
+        self._readers = [errors, out]
+        self._stdin, _ = await self._loop.connect_write_pipe(lambda: _Pipe(lambda _: None, self._stdin_lost), stdin)
+        self.process.on_end(self._leader_ended)
+
+    # --- to the server ------------------------------------------------------------------------------
+
+    def send(self, line: bytes) -> None:
+        """Queues one line; never blocks. The newline is added here.
+
+        Raises:
+            PipeClosed: Its stdin is closed.
+        """
+        if self._stdin is None or not self._stdin_open:
+            raise PipeClosed
+        self._stdin.write(line + b"\n")
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes the server has not read yet, beyond what the pipe holds."""
+        return 0 if self._stdin is None or self._stdin.is_closing() else self._stdin.get_write_buffer_size()
+
+    def _stdin_lost(self) -> None:
+        was_open, self._stdin_open = self._stdin_open, False
+        if was_open and not self._stopping and not self.process.ended.is_set():
+            self.recorder.add(Diagnostic, what="stdin-closed", detail="the server closed its stdin")
+
+    def _close_stdin(self) -> None:
+        self._stdin_open = False
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.abort()  # what it has not read it will not read
+
+    # --- from the server ----------------------------------------------------------------------------
+
+    def _stdout_data(self, data: bytes) -> None:
+        if self._splitter.cut or (self._stopping and self._lines >= LINES_LIMIT):
+            return
+        self._bytes += len(data)
+        for at, line in self._splitter.feed(data):
+            self._lines += 1
+            in_flight, after = self.traffic()
+            self.recorder.received(line, at, "lf", in_flight, None if in_flight else after)
+            self.on_line(line)
+        if self._splitter.cut:
+            self._cut_line()
+        elif (self._lines > LINES_LIMIT or self._bytes > STDOUT_LIMIT_BYTES) and not self.dead:
+            self._stop_recording(f"over {LINES_LIMIT} lines or {STDOUT_LIMIT_BYTES} bytes came on stdout")
+
+    def _cut_line(self) -> None:
+        in_flight, after = self.traffic()
+        body = self.recorder.masked(self._splitter.rest(2 * CUT_KEEP_BYTES))[:CUT_KEEP_BYTES]
+        self.recorder.received(body, self._splitter.at, "cut", in_flight, None if in_flight else after)
+        self._splitter.clear()
+        self._stop_recording(f"a line on stdout is longer than {self._limit} bytes")
+
+    def _stop_recording(self, reason: str) -> None:
+        self.recorder.add(Truncated, reason=reason)
+        self._readers[1].pause_reading()  # it blocks in its write until it is stopped
+        self._die(f"the server was stopped: {reason}")
+
+    def _stdout_lost(self) -> None:
+        self._stdout_end.set()
+        if self.process.ended.is_set():
+            self._leader_gone()
+        elif not self._stopping:
+            self._loop.call_later(CLOSED_S, self._closed_too_long)
+
+    def _closed_too_long(self) -> None:
+        if not self._stopping and not self.process.ended.is_set():
+            self.recorder.add(Diagnostic, what="stdout-closed", detail="the server closed its stdout and lived on")
+            self._die("the server closed its stdout")
+
+    def _stderr_data(self, data: bytes) -> None:
+        self.stderr_size += len(data)
+        self._stderr += data
+        if len(self._stderr) > 4 * STDERR_TAIL_BYTES:
+            del self._stderr[: -2 * STDERR_TAIL_BYTES]
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last of stderr, masked before it was cut."""
+        return self.recorder.masked(bytes(self._stderr))[-STDERR_TAIL_BYTES:]
+
+    @property
+    def line_count(self) -> int:
+        """How many complete lines came on stdout."""
+        return self._lines
+
+    @property
+    def unfinished(self) -> bytes:
+        """What came on stdout since the last newline."""
+        return self._splitter.rest()
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    def _leader_ended(self) -> None:
+        if self._stdout_end.is_set():
+            self._leader_gone()
+        else:
+            self._loop.call_later(EXIT_DRAIN_S, self._leader_gone)
+
+    def _leader_gone(self) -> None:
+        if not self._stopping:
+            self._die(f"the server ended with {describe_code(self.process.code or 0)}")
+
+    def _die(self, why: str) -> None:
+        if not self.dead:
+            self.dead = why
+            self.on_dead(why)
+
+    async def stop(self, *, hurry: bool = False) -> Exit:
+        """Ends the server, records how, and closes everything; a second call gives the same answer.
+
+        Args:
+            hurry: Do not give it the whole time to see that its stdin is closed.
+        """
+        if self.exit is not None:
+            return self.exit
+        with anyio.CancelScope(shield=True):
+            if self.process.ended.is_set() and not self.dead:
+                with anyio.move_on_after(EXIT_DRAIN_S):  # its last words may still be in the pipe
+                    await self._stdout_end.wait()
+            self._stopping = True
+            how = await self.process.stop(self._close_stdin, hurry=hurry or self._splitter.cut or bool(self.dead))
+            with anyio.move_on_after(EOF_S):
+                if not self._splitter.cut:
+                    await self._stdout_end.wait()
+                await self._stderr_end.wait()
+            for reader in self._readers:
+                reader.close()
+            self.exit = how
+            self._die("the server was stopped")
+            self._record_end(how)
+        return how
+
+    def _record_end(self, how: Exit) -> None:
+        in_flight, after = self.traffic()
+        if self._splitter.size:
+            rest = self._splitter.rest()
+            self.recorder.received(rest, self._splitter.at, "none", in_flight, None if in_flight else after)
+        self.recorder.add(Stderr, body=Body(self.stderr_tail), size=self.stderr_size)
+        self.recorder.add(
+            Exited,
+            code=how.code,
+            asked=how.asked,
+            ended_by=how.ended_by,
+            waited_s=how.waited_s,
+            in_flight=in_flight,
+            orphans=how.orphans,
+        )
+        self.recorder.close()
+
+
+async def open_stdio(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    marker: str,
+    recorder: Recorder,
+    server: str = "",
+    limit: int = LINE_LIMIT_BYTES,
+) -> Stdio:
+    """Starts a server and attaches its pipes. Whoever calls this must call `stop`, whatever happens.
+
+    Args:
+        marker: Text in the environment of this server and its children, and of nobody else.
+        limit: Of one line of stdout, in bytes.
+    Raises:
+        ServerError: It could not be started.
+    """
+    process = start_process(argv, cwd=cwd, env=env, marker=marker, server=server)
+    recorder.add(Spawned, argv=tuple(argv), cwd=str(cwd), env=tuple(sorted(env)), pid=process.pid)
+    stdio = Stdio(process, recorder, limit=limit)
+    with anyio.CancelScope(shield=True):  # between the start and its pipes nothing may come
+        await stdio.connect()
+    return stdio
+
+
+def describe_code(code: int) -> str:
+    """`exit code 3`, or `signal 9`."""
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"
+
+
+def _widen(pipe: IO[bytes]) -> None:
+    """A wider pipe means fewer turns for a large line; it is not needed."""
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+
+def elapsed_ms(process: ServerProcess) -> int:
+    """How long a process ran, or runs, in milliseconds."""
+    until = process.ended_at if process.ended.is_set() else time.monotonic()
+    return round((until - process.started_at) * 1000)

@@ -1,0 +1,558 @@
+"""A lean JSON-RPC session of our own, in both eras: sends exactly what was asked, hides nothing, trusts nothing.
+
+Handshake era: `initialize`, then plain requests; the server may send requests of its own. Modern era: every request
+bears its protocol version, client and capabilities in `_meta`; a server that needs something answers `input_required`,
+and the request is sent again under a new id with the answers. Ids are integers and strings by turns, 0 is the first.
+Whatever comes that cannot be used is skipped: it is recorded already, and judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness import __version__
+from harness.engine.forms import form_content
+from harness.engine.stdio import PipeClosed, Stdio
+from harness.model.outcome import cut
+from harness.model.plan import Action, Elicit, Era
+from harness.model.transcript import Diagnostic, StepRef
+
+__all__ = [
+    "DISCOVER_TIMEOUT_S",
+    "HANDSHAKE_VERSIONS",
+    "INPUT_ROUNDS",
+    "MAX_PAGES",
+    "MODERN_VERSION",
+    "Died",
+    "Final",
+    "Listing",
+    "NotSpoken",
+    "Refused",
+    "TimedOut",
+    "WireSession",
+    "message_in",
+]
+
+HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first; the first is offered
+MODERN_VERSION = "2026-07-28"
+DISCOVER_TIMEOUT_S = 10.0
+INPUT_ROUNDS = 10  # how often one request may come back for input
+MAX_PAGES = 500
+STATE_ONLY_WAIT_S = 0.1  # before the next round where the server wants nothing but time
+FRAMED_WAIT_S = 1.0  # how long we wait on where stdout begins with a Content-Length header
+
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+UNSUPPORTED_VERSION = -32022
+_META = "io.modelcontextprotocol/"
+_METHODS: Mapping[Action, tuple[str, str]] = {
+    "call": ("tools/call", "name"),
+    "read_resource": ("resources/read", "uri"),
+    "get_prompt": ("prompts/get", "name"),
+}
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+class TimedOut(Exception):
+    """No answer in time; `label` is the request's."""
+
+    def __init__(self, label: str, seconds: float) -> None:
+        super().__init__(f"no answer to {label} within {seconds:g} s")
+        self.label = label
+
+
+class Died(Exception):
+    """No answer can come any more: the server has ended, or was stopped; the message says why."""
+
+
+class NotSpoken(Exception):
+    """The server does not speak this era; the message is its own word for that."""
+
+
+class Refused(Exception):
+    """The server speaks this era, and refused to begin; the message holds its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final:
+    """The last message of an exchange.
+
+    Attributes:
+        message: The JSON-RPC response object.
+        round: Number of the request that it answers, from 1.
+        problem: "" if it is an answer; else why the server's wish for input could not be met.
+    """
+
+    message: Mapping[str, Any]
+    round: int
+    problem: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Listing:
+    """All pages of a list; `problem` says why it is not all of it, "" if it is."""
+
+    items: list[Any] = field(default_factory=list)
+    pages: int = 0
+    problem: str = ""
+
+
+class WireSession:
+    """One session with one server process.
+
+    Args:
+        elicit: How elicitations are answered; None declares no such capability.
+    Attributes:
+        answered: Whether the server has answered any request.
+        server_info: As it gave it.
+        protocol: The version in force.
+        capabilities: As the server declared them.
+    """
+
+    def __init__(self, stdio: Stdio, *, era: Era, elicit: Elicit | None) -> None:
+        self.era = era
+        self.elicit = elicit
+        self.client_capabilities: dict[str, Any] = {} if elicit is None else {"elicitation": {"form": {}}}
+        self.answered = False
+        self.server_info: Mapping[str, Any] = {}
+        self.protocol = ""
+        self.capabilities: Mapping[str, Any] = {}
+        self._stdio = stdio
+        self._recorder = stdio.recorder
+        self._loop = asyncio.get_running_loop()
+        self._next = 0
+        self._waiting: dict[int | str, asyncio.Future[Mapping[str, Any]]] = {}
+        self._unanswered: dict[int | str, str] = {}  # id -> label; also those that we have given up
+        self._labels: tuple[str, ...] = ()
+        self._last: str | None = None
+        self._step: StepRef | None = None
+        self._framed = asyncio.Event()
+        client = {"name": "mcp-rollcall", "version": __version__}
+        self._client = client
+        self._meta = {
+            f"{_META}protocolVersion": MODERN_VERSION,
+            f"{_META}clientInfo": client,
+            f"{_META}clientCapabilities": self.client_capabilities,
+        }
+        stdio.on_line = self._line
+        stdio.on_dead = self._dead
+        stdio.traffic = self._traffic
+
+    # --- the beginning ------------------------------------------------------------------------------
+
+    async def open(self, *, timeout_s: float) -> None:
+        """Begins the session in its era.
+
+        Raises:
+            NotSpoken: It answered that it does not speak this era.
+            Refused: It answered with another error, or with something that is no answer.
+            TimedOut: It stayed silent.
+            Died: It ended first.
+        """
+        if self.era == "modern":
+            await self._discover(timeout_s)
+        else:
+            await self._initialize(timeout_s)
+
+    async def _initialize(self, timeout_s: float) -> None:
+        params = {
+            "protocolVersion": HANDSHAKE_VERSIONS[0],
+            "capabilities": self.client_capabilities,
+            "clientInfo": self._client,
+        }
+        message = await self._first("initialize", params, timeout_s)
+        if "error" in message:
+            code = message["error"].get("code") if isinstance(message["error"], Mapping) else None
+            kind = NotSpoken if code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND) else Refused
+            raise kind(f"initialize was answered with an error: {_quote(message['error'])}")
+        result = message.get("result")
+        if not isinstance(result, Mapping) or not isinstance(result.get("protocolVersion"), str):
+            raise Refused(f"initialize was answered with something that is no result of it: {_quote(result)}")
+        self.protocol = result["protocolVersion"]
+        self.capabilities = _mapping(result.get("capabilities"))
+        self.server_info = _mapping(result.get("serverInfo"))
+        if self.protocol not in HANDSHAKE_VERSIONS:
+            raise Refused(f"the server answered initialize with protocol version {cut(self.protocol, 60)}")
+        self.notify("notifications/initialized")
+
+    async def _discover(self, timeout_s: float) -> None:
+        message = await self._first("server/discover", {}, timeout_s)
+        if "error" in message:
+            raise NotSpoken(f"server/discover was answered with an error: {_quote(message['error'])}")
+        result = message.get("result")
+        versions = result.get("supportedVersions") if isinstance(result, Mapping) else None
+        if not isinstance(result, Mapping) or not isinstance(versions, list):
+            raise NotSpoken(f"server/discover was answered with something that is no result of it: {_quote(result)}")
+        if MODERN_VERSION not in versions:
+            raise NotSpoken(f"server/discover names these versions only: {_quote(versions)}")
+        self.protocol = MODERN_VERSION
+        self.capabilities = _mapping(result.get("capabilities"))
+        meta = _mapping(result.get("_meta"))
+        self.server_info = _mapping(meta.get(f"{_META}serverInfo", result.get("serverInfo")))
+
+    async def _first(self, method: str, params: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
+        """The first request; a stdout framed as LSP does is not waited for to the end."""
+        request = asyncio.ensure_future(self.request(method, params, label=method, timeout_s=timeout_s))
+        framed = asyncio.ensure_future(self._framed.wait())
+        try:
+            await asyncio.wait((request, framed), return_when=asyncio.FIRST_COMPLETED)
+            if not request.done():
+                await asyncio.wait((request,), timeout=FRAMED_WAIT_S)
+            if not request.done():
+                raise Refused("stdout is framed with Content-Length headers; MCP's stdio is one JSON message a line")
+            return request.result()
+        finally:
+            framed.cancel()
+            request.cancel()
+
+    # --- requests -----------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        label: str,
+        timeout_s: float,
+        step: StepRef | None = None,
+        number: int = 1,
+    ) -> Mapping[str, Any]:
+        """Sends one request and gives the response object, whatever is in it.
+
+        Raises:
+            TimedOut: After `timeout_s`; the server was told by notifications/cancelled.
+            Died: No answer can come.
+            ValueError: The parameters are no JSON (NaN, for one); nothing was sent.
+        """
+        key: int | str = self._next if self._next % 2 == 0 else str(self._next)
+        body: dict[str, Any] = {"jsonrpc": "2.0", "id": key, "method": method}
+        if self.era == "modern":
+            body["params"] = {"_meta": self._meta, **(params or {})}
+        elif params:
+            body["params"] = params
+        line = _encoded(body)
+        if self._stdio.dead:
+            raise Died(self._stdio.dead)
+        self._next += 1
+        future: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
+        self._waiting[key] = future
+        self._unanswered[key] = label
+        self._labels = (*self._labels, label)
+        self._step = step
+        self._send(line, label, step, number)
+        timer = self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, timeout_s, step)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            self._waiting.pop(key, None)
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Sends a notification; a closed stdin is no error."""
+        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params:
+            body["params"] = params
+        self._send_quietly(_encoded(body), method)
+
+    def send_line(self, line: bytes, label: str) -> None:
+        """Sends bytes as they are, as one line; for probes."""
+        self._send_quietly(line, label)
+
+    async def perform(
+        self,
+        action: Action,
+        target: str,
+        arguments: Mapping[str, Any],
+        *,
+        deadline: float,
+        step: StepRef | None = None,
+        number: int = 1,
+    ) -> Final:
+        """One call, resource or prompt, with all rounds of input that the server asks for in the modern era.
+
+        Args:
+            deadline: By `time.monotonic()`, for all rounds together.
+            number: Of its first request within the step, from 1.
+        Raises:
+            TimedOut, Died, ValueError: As `request`.
+        """
+        method, name = _METHODS[action]
+        params: dict[str, Any] = {name: target}
+        if action != "read_resource":
+            params["arguments"] = arguments
+        label = f"{method} {target}"
+        more: Mapping[str, Any] = {}
+        for count in range(INPUT_ROUNDS + 1):
+            left = deadline - time.monotonic()
+            current = number + count
+            message = await self.request(
+                method, {**params, **more}, label=label, timeout_s=left, step=step, number=current
+            )
+            result = message.get("result")
+            if self.era != "modern" or not isinstance(result, Mapping) or result.get("resultType") != "input_required":
+                return Final(message=message, round=current)
+            answers, problem = self._input(result)
+            if count == INPUT_ROUNDS:
+                problem = problem or f"input was required {INPUT_ROUNDS + 1} times"
+            if problem:
+                self._recorder.add(Diagnostic, what="input-required", detail=problem, step=step)
+                return Final(message=message, round=current, problem=problem)
+            more = {key: value for key, value in (("inputResponses", answers),) if value}
+            if "requestState" in result:
+                more = {**more, "requestState": result["requestState"]}
+            if not answers:
+                await asyncio.sleep(STATE_ONLY_WAIT_S)
+        raise AssertionError("unreachable")
+
+    async def list_all(self, method: str, key: str, *, timeout_s: float) -> Listing:
+        """All pages of a list.
+
+        Args:
+            key: Name of the array in each result.
+        Raises:
+            TimedOut, Died: As `request`.
+        """
+        listing = Listing()
+        params: dict[str, Any] = {}
+        seen: set[str] = set()
+        while listing.pages < MAX_PAGES:
+            message = await self.request(method, params, label=method, timeout_s=timeout_s)
+            listing.pages += 1
+            result = message.get("result")
+            if "error" in message:
+                listing.problem = f"{method} was answered with an error: {_quote(message['error'])}"
+                return listing
+            if not isinstance(result, Mapping) or not isinstance(result.get(key), list):
+                listing.problem = f"the result of {method} holds no array {key!r}"
+                return listing
+            listing.items += result[key]
+            cursor = result.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor:
+                return listing
+            if cursor in seen:
+                listing.problem = f"{method} gave the cursor {cut(cursor, 60)} a second time"
+                return listing
+            seen.add(cursor)
+            params = {"cursor": cursor}
+        listing.problem = f"{method} had a next page after {MAX_PAGES} pages"
+        return listing
+
+    # --- from the server ----------------------------------------------------------------------------
+
+    def _line(self, line: bytes) -> None:
+        message = message_in(line)
+        if message is None:
+            if not self.answered and line[:15].lower().startswith(b"content-length:"):
+                self._framed.set()
+            return
+        if "method" in message:
+            if "id" in message:
+                self._asked(message)
+        elif "result" in message or "error" in message:
+            self._answer(message)
+
+    def _answer(self, message: Mapping[str, Any]) -> None:
+        key = self._known(message.get("id"))
+        if key is None:
+            return
+        label = self._unanswered.pop(key)
+        self._labels = tuple(self._unanswered.values())
+        self._last = label
+        self.answered = True
+        future = self._waiting.get(key)
+        if future is not None and not future.done():
+            future.set_result(message)
+
+    def _known(self, key: Any) -> int | str | None:
+        """The open request that an id means; one equal in print only is taken: the run goes on, the id is judged."""
+        if not isinstance(key, str | int | float) or isinstance(key, bool):
+            return None
+        if isinstance(key, float):
+            key = int(key) if key.is_integer() else str(key)
+        same: int | str = key
+        if same in self._unanswered:
+            return same
+        if not isinstance(same, str):
+            same = str(same) if abs(same) < 10**9 else ""
+        elif same.isascii() and same.isdigit() and len(same) < 10:
+            same = int(same)
+        return same if same in self._unanswered else None
+
+    def _asked(self, message: Mapping[str, Any]) -> None:
+        method, params = message["method"], _mapping(message.get("params"))
+        if method == "ping":
+            answer: dict[str, Any] = {"result": {}}
+        elif method == "elicitation/create" and self.elicit is not None:
+            answer = self._elicited(params)
+        else:
+            answer = {"error": {"code": METHOD_NOT_FOUND, "message": f"the client has not declared {cut(str(method))}"}}
+        try:
+            line = _encoded({"jsonrpc": "2.0", "id": message["id"], **answer})
+        except ValueError:
+            return
+        self._send_quietly(line, f"answer to {method if isinstance(method, str) else '?'}"[:120])
+
+    def _elicited(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        assert self.elicit is not None
+        if params.get("mode", "form") != "form":
+            return {"error": {"code": INVALID_PARAMS, "message": "the client has declared form elicitation only"}}
+        result: dict[str, Any] = {"action": self.elicit}
+        if self.elicit == "accept":
+            result["content"] = form_content(params.get("requestedSchema"))
+        self._recorder.add(Diagnostic, what="elicited", detail=self.elicit, step=self._step)
+        return {"result": result}
+
+    def _input(self, result: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Answers to all that an input_required result asks for, or why there are none."""
+        asked = result.get("inputRequests")
+        if asked is None:
+            asked = {}
+        if not isinstance(asked, Mapping) or (not asked and "requestState" not in result):
+            return {}, "input is required, and neither inputRequests nor requestState say what"
+        answers: dict[str, Any] = {}
+        for key, request in asked.items():
+            method = request.get("method") if isinstance(request, Mapping) else None
+            if method != "elicitation/create" or self.elicit is None:
+                return {}, f"the server asks for {cut(str(method), 60)}, which the client has not declared"
+            answer = self._elicited(_mapping(request.get("params")))
+            if "error" in answer:
+                return {}, str(answer["error"]["message"])
+            answers[key] = answer["result"]
+        return answers, ""
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _traffic(self) -> tuple[tuple[str, ...], str | None]:
+        return self._labels, self._last
+
+    def _send(self, line: bytes, label: str, step: StepRef | None, number: int) -> None:
+        self._recorder.sent(line, label, step, number)
+        self._last = label
+        try:
+            self._stdio.send(line)
+        except PipeClosed:
+            raise Died("the server closed its stdin") from None
+
+    def _send_quietly(self, line: bytes, label: str) -> None:
+        if self._stdio.dead or self._stdio.exit is not None:
+            return
+        self._recorder.sent(line, label)
+        try:
+            self._stdio.send(line)
+        except PipeClosed:
+            return
+
+    def _expire(self, key: int | str, method: str, label: str, timeout_s: float, step: StepRef | None) -> None:
+        future = self._waiting.get(key)
+        if future is None or future.done():
+            return
+        self._recorder.add(Diagnostic, what="timeout", detail=label, step=step)
+        if self._stdio.unsent:
+            detail = f"the server has stopped reading its stdin; {self._stdio.unsent} bytes wait"
+            self._recorder.add(Diagnostic, what="write-blocked", detail=detail, step=step)
+        if self._stdio.unfinished:
+            self._recorder.add(
+                Diagnostic, what="partial-line", detail=_broken(self._stdio.unfinished, label), step=step
+            )
+        if method not in ("initialize", "server/discover"):
+            self.notify("notifications/cancelled", {"requestId": key, "reason": f"no answer within {timeout_s:g} s"})
+        future.set_exception(TimedOut(label, timeout_s))
+
+    def _dead(self, why: str) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(Died(why))
+
+
+def message_in(line: bytes) -> Mapping[str, Any] | None:
+    """The message in a line, None if there is none that could be used.
+
+    One that is nested too deeply to be parsed comes without its result.
+    """
+    try:
+        value = json.loads(line)
+    except RecursionError:
+        return _shallow(line)
+    except UnicodeDecodeError:
+        return None
+    except ValueError:
+        if line.count(b"0") + line.count(b"1") < 100:  # an integer with more digits than int() takes is JSON
+            return None
+        try:
+            value = json.loads(line, parse_int=_long_int)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, Mapping) else None
+
+
+def _long_int(digits: str) -> int | float:
+    return int(digits) if len(digits) < 4000 else float("inf")
+
+
+def _shallow(line: bytes) -> Mapping[str, Any] | None:
+    """The top-level members of an object whose values are scalars; others become None. Linear, without recursion."""
+    members: dict[str, Any] = {}
+    depth, key, at = 0, None, 0
+    scan = json.JSONDecoder().raw_decode
+    text = line.decode("utf-8", "replace")
+    while at < len(text):
+        char = text[at]
+        if char == '"':
+            try:
+                value, end = scan(text, at)
+            except ValueError:
+                return None
+            rest = text[end : end + 20].lstrip()
+            if depth == 1 and rest.startswith(":") and key is None:
+                key = str(value)
+                at = text.index(":", end) + 1
+                continue
+            if depth == 1 and key is not None:
+                members[key] = value
+            at = end
+            continue
+        if char in "[{":
+            if depth == 1 and key is not None:
+                members[key] = None
+            depth += 1
+        elif char in "]}":
+            depth -= 1
+        elif char == "," and depth == 1:
+            key = None
+        elif depth == 1 and key is not None and key not in members and (char.isdigit() or char in "-tfn"):
+            try:
+                members[key], at = scan(text, at)
+            except ValueError:
+                return None
+            continue
+        at += 1
+    return members
+
+
+def _encoded(message: Mapping[str, Any]) -> bytes:
+    text = _dump(message)
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:  # a lone surrogate can only be sent escaped
+        return json.dumps(message, allow_nan=False).encode("ascii")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _quote(value: Any) -> str:
+    try:
+        return cut(json.dumps(value, ensure_ascii=False), 300)
+    except (ValueError, RecursionError):
+        return "(nested too deeply)"
+
+
+def _broken(data: bytes, label: str) -> str:
+    first, last = data[:60].decode("utf-8", "backslashreplace"), data[-60:].decode("utf-8", "backslashreplace")
+    return f"{len(data)} bytes came without a newline, and no more while {label} waited: {first!r} … {last!r}"
