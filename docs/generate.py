@@ -30,8 +30,8 @@ def checks() -> str:
         "# The checks\n",
         NOTE,
         "Severity `error` fails the run; `warning` is listed and fails it with `--strict`. `[checks]` in harness.toml\n"
-        "lowers a whole family, and every report lists what was lowered. *Excused as* is the table name of an exemption;\n"
-        "what has none cannot be excused.\n\n",
+        "lowers a whole family, and every report lists what was lowered. *Excused as* names the table of an\n"
+        "exemption; what has none cannot be excused.\n\n",
         "| check | severity | fires on | excused as | source |\n|---|---|---|---|---|\n",
     ]
     for item in sorted(CHECKS.values(), key=lambda check: check.id):
