@@ -249,7 +249,8 @@ def _placeholder_problems(
         "dir": "only the process form has a folder of its own",
     }
     late = {**early, "provisioned": "only what an earlier step captures has a value"}
-    scope = Scope(known=reached, elsewhere=early)
+    unborn = "Docker chooses it when the container starts; from inside, a service is its name and the container's port"
+    scope = Scope(known=secrets | names, elsewhere={**early, "address": unborn, "port": unborn})
     for key in ("versions", "services"):
         yield from unknown_placeholders(document, (key,), data.get(key), scope.judge)
     captured: set[str] = set()

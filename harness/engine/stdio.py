@@ -56,44 +56,43 @@ class LineSplitter:
     def __init__(self, limit: int = LINE_LIMIT_BYTES) -> None:
         self.at = 0
         self.cut = False
+        self.size = 0  # bytes of the unfinished line that are held
         self._limit = limit
-        self._rest = bytearray()
+        self._parts: list[bytes] = []
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """The lines that are complete now, without newline, each with its offset in the stream."""
         lines: list[tuple[int, bytes]] = []
         begin = 0
         while not self.cut and (end := data.find(b"\n", begin)) >= 0:
-            if self._rest:
-                self._rest += data[begin:end]
-                line = bytes(self._rest)
-                self._rest.clear()
-            else:
-                line = data[begin:end]
+            line = data[begin:end]
             begin = end + 1
+            if self._parts:
+                self._parts.append(line)
+                line = b"".join(self._parts)
+                self.clear()
             if len(line) > self._limit:
-                self.cut = True
-                self._rest += line
-                return lines
-            lines.append((self.at, line))
-            self.at += len(line) + 1
-        if not self.cut:
-            self._rest += data[begin:] if begin else data
-            self.cut = len(self._rest) > self._limit
+                self._hold(line)
+            else:
+                lines.append((self.at, line))
+                self.at += len(line) + 1
+        if not self.cut and begin < len(data):
+            self._hold(data[begin:] if begin else data)
         return lines
 
-    @property
-    def size(self) -> int:
-        """How many bytes of an unfinished line are held."""
-        return len(self._rest)
+    def _hold(self, part: bytes) -> None:
+        self._parts.append(part)
+        self.size += len(part)
+        self.cut = self.size > self._limit
 
     def rest(self, limit: int | None = None) -> bytes:
         """The unfinished line, or its beginning."""
-        return bytes(self._rest[:limit])
+        return b"".join(self._parts)[:limit]
 
     def clear(self) -> None:
         """Forgets the unfinished line."""
-        self._rest.clear()
+        self._parts.clear()
+        self.size = 0
 
 
 class _Pipe(asyncio.Protocol):

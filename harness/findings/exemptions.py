@@ -17,7 +17,7 @@ from harness.findings.ledger import CellLedger
 from harness.findings.seen import Rerun, Seen
 from harness.model.checks import CHECKS, FAMILIES, exemptable
 from harness.model.finding import Excused, Finding, NotJudged
-from harness.model.plan import ExemptionSpec, Plan, ProjectSpec
+from harness.model.plan import ERAS, ExemptionSpec, Plan, ProjectSpec
 
 __all__ = ["Verdicts", "judge_exemptions", "left_out"]
 
@@ -62,29 +62,33 @@ def judge_exemptions(
     return judge.out
 
 
-def left_out(plan: Plan, project: ProjectSpec, cells: Sequence[CellLedger]) -> str:
-    """What the user's selection left out of one server, in words; "" if nothing."""
+def left_out(plan: Plan, project: ProjectSpec, ledger: CellLedger) -> str:
+    """What the user's selection left out of one cell, in words; "" if nothing."""
     if not plan.partial:
         return ""
     eras = project.server.eras
-    profiles = {profile.name for profile in project.profiles}
-    for ledger in cells:
-        cell = ledger.cell
-        if any(set(run.selected) != {f"{suite}/{case.id}" for suite, case in run.cases} for run in cell.runs):
-            return "cases were left out by the selection"
-        if profiles - {run.key.profile for run in cell.runs}:
-            return "profiles were left out by the selection"
-        if set(eras or ()) - {run.key.era for run in cell.runs}:
-            return "eras were left out by the selection"
-        if eras is None and len({run.key.era for run in cell.runs}) < 2:
-            return "eras were left out by the selection"
-    for role in project.roles:
-        planned = {choice for ledger in cells for choice in ledger.cell.roles if choice.role == role.role}
-        names = {choice.backend for choice in planned}
-        versions = {choice.version for choice in planned}
-        if set(role.use) - names or (versions != {"embedded"} and set(role.versions) - versions):
-            return "backends were left out by the selection"
+    runs = ledger.cell.runs
+    if any(set(run.selected) != {f"{suite}/{case.id}" for suite, case in run.cases} for run in runs):
+        return "cases were left out by the selection"
+    if {profile.name for profile in project.profiles} - {run.key.profile for run in runs}:
+        return "profiles were left out by the selection"
+    if len({run.key.era for run in runs}) < len(set(eras or ERAS)):
+        return "eras were left out by the selection"
     return ""
+
+
+def _cells_left_out(plan: Plan, project: ProjectSpec | None, ledgers: Sequence[CellLedger]) -> bool:
+    """Whether the user's selection left whole cells of a server out."""
+    if not plan.partial or project is None:
+        return False
+    for role in project.roles:
+        planned = {choice for ledger in ledgers for choice in ledger.cell.roles if choice.role == role.role}
+        versions = {choice.version for choice in planned}
+        if set(role.use) - {choice.backend for choice in planned}:
+            return True
+        if versions != {"embedded"} and set(role.versions) - versions:
+            return True
+    return False
 
 
 def _same_subject(one: ExemptionSpec, other: ExemptionSpec) -> bool:
@@ -311,6 +315,9 @@ class _Judge:
         if blocked:
             if not expired:
                 self.undecided(entry, *_first_obstacle(blocked))
+        elif _cells_left_out(self.plan, self.projects.get(entry.server), ledgers):
+            if not expired:
+                self.undecided(entry, "backends were left out by the selection", True)
         elif not all(ledger.lists_whole for ledger in scope):
             if not expired:  # exercised/list-failed says why, so this is no gap of its own
                 self.undecided(entry, "the list of tools is not whole", True)

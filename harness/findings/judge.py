@@ -115,8 +115,8 @@ def _ledgers(plan: Plan, by_key: Mapping[RunKey, Evidence], absent: Mapping[RunK
         obstacles = dict.fromkeys(_obstacles(cell, by_key, absent))
         out.append(make_ledger(cell, views, level=project.checks.exercised, obstacles=obstacles))
     for server, group in _by_server(out).items():
-        reason = left_out(plan, plan.project_of(server), group)
         for ledger in group:
+            reason = left_out(plan, plan.project_of(server), ledger)
             if reason:
                 ledger.obstacles = (*ledger.obstacles, (reason, True))
             unlisted = [

@@ -303,13 +303,19 @@ def _labelled(name: str, text: str, paint: Paint, width: int) -> list[str]:
 
 
 def _not_judged(items: Sequence[NotJudged], paint: Paint, width: int) -> list[str]:
-    def shown(item: NotJudged) -> tuple[str, str]:
-        about = " ".join(visible(part) for part in (item.server, item.subject or "") if part)
-        return f"? {visible(item.check)}{f': {about}' if about else ''}", item.why + (
-            " (your selection)" if item.own else ""
-        )
+    """One line for each check, server and reason; how many entries of a file it holds for is a number."""
+    groups: dict[tuple[str, str, str, bool], list[NotJudged]] = {}
+    for item in items:
+        groups.setdefault((item.check, item.server, item.why, item.own), []).append(item)
 
-    return _listed("Not judged", items, shown, paint, width)
+    def shown(group: tuple[tuple[str, str, str, bool], list[NotJudged]]) -> tuple[str, str]:
+        (check, server, why, own), members = group
+        named = sorted({item.subject for item in members if item.subject})
+        about = " ".join(visible(part) for part in (server, *(named if len(named) == 1 else ())) if part)
+        many = f" ({amount(len(named), 'exemption')})" if len(named) > 1 else ""
+        return f"? {visible(check)}{f': {about}' if about else ''}{many}", why + (" (your selection)" if own else "")
+
+    return _listed("Not judged", list(groups.items()), shown, paint, width, count=len(items))
 
 
 def _excused(items: Sequence[Excused], paint: Paint, width: int) -> list[str]:
@@ -330,12 +336,18 @@ def _lowered(items: Sequence[Lowered], paint: Paint, width: int) -> list[str]:
 
 
 def _listed(
-    title: str, items: Sequence[Any], shown: Callable[[Any], tuple[str, str]], paint: Paint, width: int
+    title: str,
+    items: Sequence[Any],
+    shown: Callable[[Any], tuple[str, str]],
+    paint: Paint,
+    width: int,
+    *,
+    count: int | None = None,
 ) -> list[str]:
     """A title with the number of items; each item on a line with what is said about it, or below where it is long."""
     if not items:
         return []
-    return [f"{paint('bold', title)}: {len(items)}", *_rows(map(shown, items), width)]
+    return [f"{paint('bold', title)}: {len(items) if count is None else count}", *_rows(map(shown, items), width)]
 
 
 def _rows(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:

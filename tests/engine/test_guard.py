@@ -332,8 +332,8 @@ def test_loopback_is_known_by_its_number(host):
 
 @pytest.mark.parametrize(
     "host",
-    ["::", "::2", "::ff:1", "0.0.0.0", "0", "10.0.0.1", "169.254.169.254", "fe80::1", "localhost", "127.example.com", "",
-     "127.0.0.1.example.com", "::ffff:10.0.0.1", "1.2.3.4.5", "127.0.0.256", "09.0.0.1", "0x", "127..1", "fc00::1"],
+    ["::", "::2", "::ff:1", "0.0.0.0", "0", "10.0.0.1", "169.254.169.254", "fe80::1", "localhost", "127.example.com",
+     "", "127.0.0.1.example.com", "::ffff:10.0.0.1", "1.2.3.4.5", "127.0.0.256", "09.0.0.1", "0x", "127..1", "fc00::1"],
 )  # fmt: skip
 def test_nothing_else_is_loopback(host):
     assert not is_loopback(host)

@@ -121,9 +121,9 @@ async def test_what_cannot_be_started_is_said(start, tmp_path, argv, said):
         start(*argv)
 
 
-def test_a_server_has_default_signals_whatever_was_handed_down_to_us(tmp_path):
+def test_a_server_has_default_signals_whatever_was_handed_down_to_us():
     """U029: a background job ignores SIGINT, nohup SIGHUP; a server must not inherit that, nor a blocked signal."""
-    program = textwrap.dedent(f"""
+    program = textwrap.dedent("""
         import asyncio, json, signal, sys
         from pathlib import Path
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
@@ -131,7 +131,8 @@ def test_a_server_has_default_signals_whatever_was_handed_down_to_us(tmp_path):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
         from harness.engine.process import start_process
         async def main():
-            process = start_process(["cat", "/proc/self/status"], cwd=Path({str(tmp_path)!r}), env={{"PATH": "/bin:/usr/bin"}}, marker="-none-")
+            argv = ["cat", "/proc/self/status"]
+            process = start_process(argv, cwd=Path("/"), env={"PATH": "/bin"}, marker="-none-")
             await process.ended.wait()
             stdin, stdout, stderr = process.pipes
             text = stdout.read().decode()
