@@ -340,6 +340,7 @@ def _build(
             eras=tuple(era for era in ERAS if era in eras) if eras is not None else None,
             call_timeout_s=float(server.get("call_timeout_s", CALL_TIMEOUT_S)),
             start_timeout_s=float(server.get("start_timeout_s", START_TIMEOUT_S)),
+            reads_dotenv=bool(server.get("reads_dotenv", True)),
         ),
         roles=tuple(
             RoleSpec(

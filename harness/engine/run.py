@@ -14,6 +14,7 @@ from typing import Any, Literal
 import anyio
 
 from harness.engine.build import Built
+from harness.engine.dotenv import foreign_targets
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt
 from harness.engine.guard import check_targets
@@ -406,6 +407,15 @@ def _start(
             hint="a server may only be pointed at the stack of its run: write ${backend.<role>.<output>}",
             server=server.name,
         )
+    if server.reads_dotenv:
+        places = (cwd, *((built.bin,) if built.bin is not None else ()))
+        foreign = foreign_targets(places, declared, allowed=stack.addresses)
+        if foreign:
+            raise ConfigError(
+                masker.text(f"{project.place}: the server was not started:\n" + "\n".join(foreign)),
+                hint="declare the variable in [server] env, which wins; or say reads_dotenv = false if it reads no .env",
+                server=server.name,
+            )
     env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
     return _Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}")
 

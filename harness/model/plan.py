@@ -85,6 +85,7 @@ class ServerSpec:
     eras: tuple[Era, ...] | None = None  # None: whatever it speaks
     call_timeout_s: float = CALL_TIMEOUT_S
     start_timeout_s: float = START_TIMEOUT_S
+    reads_dotenv: bool = True  # whether it may load `.env` files by itself; the guard then judges these too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
