@@ -420,7 +420,7 @@ def load_plan_for_judging(options: Options) -> tuple[Loaded, Plan]:
 
 
 def rerun_line(options: Options, plan: Plan, key: RunKey, case: str | None) -> str:
-    """The command, quoted for a shell, that does one run (or one case of it) again."""
+    """The command, quoted for a shell, that does a cell again, or one case of one run of it."""
     project = plan.project_of(key.server)
     where = os.path.relpath(project.root, options.base)
     parts = ["mcp-rollcall", "integration"]
@@ -429,9 +429,8 @@ def rerun_line(options: Options, plan: Plan, key: RunKey, case: str | None) -> s
     parts += ["--server", key.server]
     if key.backend != "none":
         parts += ["--backend", key.backend]
-    parts += ["--era", key.era, "--profile", key.profile]
     if case is not None:
-        parts += ["-k", case]
+        parts += ["--era", key.era, "--profile", key.profile, "-k", case]
     return shlex.join(parts)
 
 

@@ -180,7 +180,7 @@ class _Bench:
         elif self.session.answered or not why.startswith("no answer"):
             message = f"the server {why}" if why.startswith("does not") else why
         else:
-            message = f"{why} of the server"
+            message = f"the server gave {why}"
         if noise and not self.session.answered:
             message += f"; {noise} lines came on stdout, none of them an answer"
         if unfinished and not self.session.answered:
@@ -413,7 +413,7 @@ def _start(
         if foreign:
             raise ConfigError(
                 masker.text(f"{project.place}: the server was not started:\n" + "\n".join(foreign)),
-                hint="declare the variable in [server] env, which wins; or say reads_dotenv = false if it reads no .env",
+                hint="declare the variable in [server] env, which wins; or say reads_dotenv = false if it reads none",
                 server=server.name,
             )
     env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
