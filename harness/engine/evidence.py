@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,9 +30,19 @@ from harness.model.transcript import (
     record_to_json,
 )
 
-__all__ = ["Attempt", "EvidenceSet", "encode_name", "read_evidence", "run_folder", "runtime_seen", "write_atomically"]
+__all__ = [
+    "KEPT_ATTEMPTS",
+    "Attempt",
+    "EvidenceSet",
+    "encode_name",
+    "read_evidence",
+    "run_folder",
+    "runtime_seen",
+    "write_atomically",
+]
 
 LOGS_DIR = "logs"
+KEPT_ATTEMPTS = 5  # finished ones of a run; older ones are removed
 MAX_NAME_CHARS = 150
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.@+=")
 
@@ -98,6 +109,8 @@ class Attempt:
         text = json.dumps(record_to_json(record), ensure_ascii=False, indent=1, sort_keys=True)
         write_atomically(self.folder / RUN_FILE, text.encode("utf-8", "backslashreplace") + b"\n")
         write_atomically(self.folder / DONE_FILE, b"")
+        for folder in _attempts(self.folder.parent)[KEPT_ATTEMPTS:]:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +187,7 @@ def _attempts(folder: Path) -> list[Path]:
 def _record(folder: Path) -> RunRecord | None:
     try:
         return record_from_json(json.loads((folder / RUN_FILE).read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -27,6 +27,11 @@ class Masker:
         self._spellings: tuple[bytes, ...] = ()
         self.add(*secrets)
 
+    @property
+    def count(self) -> int:
+        """How many spellings are masked; it only grows."""
+        return len(self._spellings)
+
     def add(self, *secrets: str) -> None:
         """From now on these are masked too; values under MIN_SECRET_CHARS are not."""
         found = set(self._spellings)

@@ -18,6 +18,7 @@ from harness.model.transcript import INLINE_LIMIT_BYTES, Body, Event, Received, 
 
 __all__ = ["Recorder"]
 
+MAX_LABELS = 1000
 _TIME_DIGITS = 6
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -39,6 +40,8 @@ class Recorder:
         self._n = 0
         self._file = path.open("ab", buffering=0)
         self._step: tuple[StepRef | None, str] = (None, "")
+        self._labels: dict[str, str] = {}
+        self._secrets = masker.count
 
     @property
     def count(self) -> int:
@@ -83,8 +86,15 @@ class Recorder:
         """The bytes as they may be kept."""
         return self._masker.bytes(data)
 
-    def _text(self, text: str) -> str:
-        return _encode(self._masker.text(text))
+    def _text(self, label: str) -> str:
+        """A label, masked and encoded; the same few come again and again."""
+        if self._masker.count != self._secrets or len(self._labels) > MAX_LABELS:
+            self._labels.clear()
+            self._secrets = self._masker.count
+        known = self._labels.get(label)
+        if known is None:
+            known = self._labels[label] = _encode(self._masker.text(label))
+        return known
 
     def _body(self, body: bytes) -> str:
         data = self._masker.bytes(body)

@@ -281,7 +281,7 @@ async def _drive(
 ) -> None:
     key, server = bench.run.key, bench.project.server
     subject = f"{key.server} {key.backend} {key.era} {key.profile}"
-    with stage(progress, subject, "start server"):
+    with stage(progress, subject, "start server", benign=NotSpoken):
         await bench.begin()
     with stage(progress, subject, "list"):
         await _list(bench)

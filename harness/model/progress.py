@@ -43,13 +43,21 @@ class Silent:
 
 
 @contextmanager
-def stage(progress: Progress, subject: str, what: str) -> Iterator[None]:
-    """Announces a stage, and its end with the seconds it took, also when it fails."""
+def stage(progress: Progress, subject: str, what: str, *, benign: type[Exception] | None = None) -> Iterator[None]:
+    """Announces a stage, and its end with the seconds it took, also when it fails.
+
+    Args:
+        benign: An exception that ends the stage and is no failure of it; its text is told.
+    """
     began = time.monotonic()
     progress.begin(subject, what)
-    ok = False
+    ok, detail = False, ""
     try:
         yield
         ok = True
+    except Exception as error:
+        if benign is not None and isinstance(error, benign):
+            ok, detail = True, str(error)
+        raise
     finally:
-        progress.end(subject, what, ok=ok, seconds=time.monotonic() - began)
+        progress.end(subject, what, ok=ok, seconds=time.monotonic() - began, detail=detail)

@@ -18,7 +18,7 @@ def write(data):
 
 
 def send(message):
-    write(json.dumps(message, ensure_ascii=False).encode() + b"\n")
+    write(json.dumps(message, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
 
 
 def reply(message, result):

@@ -1,0 +1,113 @@
+"""What the recorder writes can be read back, and holds no secret. Ours."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.engine.mask import Masker
+from harness.engine.record import Recorder
+from harness.model.transcript import (
+    INLINE_LIMIT_BYTES,
+    Body,
+    Diagnostic,
+    Exited,
+    Orphan,
+    Received,
+    Sent,
+    Spawned,
+    Stderr,
+    StepRef,
+    StepStarted,
+    parse_lines,
+)
+
+STEP = StepRef(suite="s", case="c", phase="step", index=0)
+
+
+@pytest.fixture
+def record(tmp_path):
+    recorder = Recorder(
+        tmp_path / "t.jsonl", bodies=tmp_path / "bodies", masker=Masker(["hunter2-x"]), began=time.monotonic()
+    )
+    yield recorder
+    recorder.close()
+
+
+def events(recorder, bodies=None):
+    lines = recorder.path.read_bytes().decode("utf-8").split("\n")
+    return parse_lines("t", [line for line in lines if line], bodies=bodies).events
+
+
+def test_every_kind_of_event_comes_back_as_it_was(record):
+    record.add(Spawned, argv=("a", "b"), cwd="/x", env=("PATH",), pid=7)
+    record.sent(b'{"id":0}', "tools/call x", STEP, 2)
+    record.received(b"one", 0, "lf", ("a", "b"))
+    record.received(b"\xff\xfe", 4, "none", (), "a")
+    record.add(StepStarted, step=STEP, action="call", target="t", arguments={"a": [1, None]}, timeout_s=1.5)
+    record.add(Diagnostic, what="timeout", detail="x", step=STEP)
+    record.add(Stderr, body=Body(b"tail"), size=9)
+    record.add(Exited, code=-9, asked=True, ended_by="kill", orphans=(Orphan(3, "sleep"),))
+    spawned, sent, first, second, started, note, stderr, exited = events(record)
+    assert [event.n for event in events(record)] == list(range(1, 9))
+    assert (spawned.argv, spawned.env, spawned.pid) == (("a", "b"), ("PATH",), 7)
+    assert isinstance(sent, Sent)
+    assert (sent.body, sent.label, sent.step, sent.round) == (Body(b'{"id":0}'), "tools/call x", STEP, 2)
+    assert isinstance(first, Received)
+    assert (first.at, first.in_flight, first.after) == (0, ("a", "b"), None)
+    assert (second.body, second.end, second.after) == (Body(b"\xff\xfe"), "none", "a")
+    assert started.arguments == {"a": [1, None]}
+    assert note.step == STEP
+    assert (stderr.body, stderr.size) == (Body(b"tail"), 9)
+    assert exited.orphans == (Orphan(3, "sleep"),)
+
+
+def test_secrets_are_masked_in_bodies_labels_and_fields(record):
+    record.add(Spawned, argv=("--token=hunter2-x",), cwd="/", env=(), pid=1)
+    record.sent(b"x hunter2-x", "tools/call hunter2-x", StepRef(suite="hunter2-x", case="c", phase="step", index=0))
+    record.received(b"hunter2-x\xff", 0)
+    record.add(Diagnostic, what="timeout", detail="hunter2-x")
+    text = record.path.read_text()
+    assert "hunter2" not in text
+    assert text.count("*********") >= 5
+    assert events(record)[2].body.data == b"*********\xff"
+
+
+def test_a_secret_that_is_added_later_is_masked_from_then_on(tmp_path):
+    masker = Masker()
+    recorder = Recorder(tmp_path / "t.jsonl", bodies=tmp_path / "b", masker=masker, began=time.monotonic())
+    recorder.sent(b"", "call late-secret")
+    masker.add("late-secret")
+    recorder.sent(b"", "call late-secret")
+    recorder.close()
+    assert [event.label for event in events(recorder)] == ["call late-secret", "call ***********"]
+
+
+def test_a_large_body_lies_beside_once(record, tmp_path):
+    body = b"hunter2-x" + b"y" * INLINE_LIMIT_BYTES
+    record.received(body, 0)
+    record.received(body, 1)
+    (side,) = (tmp_path / "bodies").iterdir()
+    assert side.read_bytes() == b"*********" + b"y" * INLINE_LIMIT_BYTES
+    line = json.loads(record.path.read_text().splitlines()[0])
+    assert (line["sha256"], line["size"]) == (side.name, len(body))
+
+
+@given(st.binary(max_size=80), st.text(max_size=20), st.text(max_size=20))
+def test_any_bytes_and_any_text_come_back(tmp_path_factory, body, label, detail):
+    folder = tmp_path_factory.mktemp("any")
+    recorder = Recorder(folder / "t.jsonl", bodies=folder, masker=Masker(), began=time.monotonic())
+    recorder.received(body, 0, "lf", (label,))
+    recorder.add(Diagnostic, what="x", detail=detail)
+    recorder.close()
+    first, second = events(recorder)
+    assert (first.body.data, first.in_flight, second.detail) == (body, (label,), detail)
+
+
+def test_lone_surrogates_do_not_spoil_the_file(record):
+    record.add(Diagnostic, what="x", detail="\ud800")
+    record.sent(b"", "\udfff")
+    assert events(record)[0].detail == "\ud800"
+    assert events(record)[1].label == "\udfff"

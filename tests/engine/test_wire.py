@@ -1,0 +1,166 @@
+"""The wire session: frames that a server of the official SDK takes in both eras, and whatever raw servers do."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from harness.engine.mask import Masker
+from harness.engine.record import Recorder
+from harness.engine.stdio import open_stdio
+from harness.engine.wire import Died, NotSpoken, Refused, TimedOut, WireSession, message_in
+
+SERVERS = Path(__file__).parent.parent / "servers"
+SDK_SERVER = Path(__file__).parent / "sdk_server"
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def session(tmp_path):
+    """Opens sessions; stops their servers at the end."""
+    started = []
+
+    async def begin(server, *, era="handshake", elicit=None, args=(), opened=True):
+        recorder = Recorder(
+            tmp_path / f"{len(started)}.jsonl", bodies=tmp_path / "bodies", masker=Masker(), began=time.monotonic()
+        )
+        stdio = await open_stdio(
+            [sys.executable, f"{server}.py", *args],
+            cwd=SERVERS,
+            env={"PATH": "/usr/bin:/bin", "MARK": f"{tmp_path}/"},
+            marker=f"{tmp_path}/",
+            recorder=recorder,
+        )
+        started.append(stdio)
+        made = WireSession(stdio, era=era, elicit=elicit)
+        if opened:
+            await made.open(timeout_s=20)
+        return made
+
+    yield begin
+    for stdio in started:
+        await stdio.stop(hurry=True)
+
+
+def soon(seconds=5.0):
+    return time.monotonic() + seconds
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_a_server_of_the_official_sdk_is_spoken_to_in_both_eras(session, era):
+    wire = await session(SDK_SERVER, era=era, elicit="accept")
+    assert wire.server_info["name"] == "sdk"
+    assert wire.protocol == {"handshake": "2025-11-25", "modern": "2026-07-28"}[era]
+    tools = await wire.list_all("tools/list", "tools", timeout_s=5)
+    assert ([tool["name"] for tool in tools.items], tools.problem) == (["echo", "ask"], "")
+    for method, key in (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")):
+        assert (await wire.list_all(method, key, timeout_s=5)).problem == ""
+    echoed = await wire.perform("call", "echo", {"text": "★"}, deadline=soon())
+    assert echoed.message["result"]["structuredContent"] == {"result": "★"}
+    asked = await wire.perform("call", "ask", {}, deadline=soon())
+    assert asked.message["result"]["content"][0]["text"] == "confirm=True"
+    assert asked.round == (2 if era == "modern" else 1)
+    read = await wire.perform("read_resource", "mem://one", {}, deadline=soon())
+    assert read.message["result"]["contents"][0]["text"] == "one"
+    prompt = await wire.perform("get_prompt", "greet", {"who": "me"}, deadline=soon())
+    assert prompt.message["result"]["messages"][0]["content"]["text"] == "Hello me"
+
+
+async def test_an_sdk_server_takes_our_cancellation_and_lives_on(session):
+    wire = await session(SDK_SERVER)
+    wire.notify("notifications/cancelled", {"requestId": 4711, "reason": "a test"})
+    assert "result" in await wire.request("ping", label="ping", timeout_s=5)
+
+
+async def test_requests_in_parallel_get_their_own_answers(session):
+    wire = await session("good")
+    answers = {}
+
+    async def one(number):
+        final = await wire.perform("call", "echo", {"text": str(number)}, deadline=soon())
+        answers[number] = final.message["result"]["content"][0]["text"]
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(50):
+            tasks.start_soon(one, number)
+    assert answers == {number: str(number) for number in range(50)}
+
+
+async def test_a_late_answer_of_a_cancelled_request_goes_to_nobody(session):
+    wire = await session("answers_late")
+    with pytest.raises(TimedOut):
+        await wire.perform("call", "late", {}, deadline=soon(0.2))
+    final = await wire.perform("call", "echo", {"text": "now"}, deadline=soon())
+    assert final.message["result"]["content"][0]["text"] == "now"
+
+
+async def test_a_request_to_a_dead_server_says_how_it_died(session):
+    wire = await session("dies_in_call")
+    with pytest.raises(Died, match="exit code 1"):
+        await wire.perform("call", "die", {}, deadline=soon())
+    with pytest.raises(Died, match="exit code 1"):
+        await wire.request("ping", label="ping", timeout_s=5)
+
+
+async def test_a_value_that_is_no_json_is_not_sent(session):
+    wire = await session("good")
+    with pytest.raises(ValueError, match="JSON"):
+        await wire.perform("call", "echo", {"text": float("nan")}, deadline=soon())
+    assert "result" in await wire.request("ping", label="ping", timeout_s=5)
+
+
+async def test_lone_surrogates_are_sent_escaped(session):
+    wire = await session("good")
+    final = await wire.perform("call", "echo", {"text": "a\ud800"}, deadline=soon(1))
+    assert "result" in final.message or "error" in final.message
+
+
+@pytest.mark.parametrize(("args", "problem"), [((), "a second time"), (("new",), "after 500 pages")])
+async def test_a_list_without_end_ends_and_says_so(session, args, problem):
+    wire = await session("endless_cursor", args=args)
+    listing = await wire.list_all("tools/list", "tools", timeout_s=5)
+    assert problem in listing.problem
+
+
+async def test_a_list_that_fails_says_so(session):
+    listing = await (await session("list_fails")).list_all("tools/list", "tools", timeout_s=5)
+    assert (listing.items, "cannot make a schema" in listing.problem) == ([], True)
+
+
+async def test_an_era_that_is_not_spoken_is_told_from_a_refusal(session):
+    with pytest.raises(NotSpoken, match="-32601"):
+        await (await session("banner", era="modern", opened=False)).open(timeout_s=5)
+    with pytest.raises(Refused, match="Content-Length"):
+        await (await session("content_length", opened=False)).open(timeout_s=5)
+
+
+# --- reading a line -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"5", b"\xff", b"{", b"null", b'"x"', b"[" * 100_000])
+async def test_what_is_no_message_is_none(line):
+    assert message_in(line) is None or message_in(line) == {}
+
+
+async def test_a_deep_message_keeps_its_id():
+    deep = b'{"x":{"id":1},"jsonrpc":"2.0","result":' + b'{"id":[' * 50_000 + b"]}" * 50_000 + b',"id":"7\\"","n":12}'
+    assert message_in(deep) == {"x": None, "jsonrpc": "2.0", "result": None, "id": '7"', "n": 12}
+
+
+async def test_a_number_of_five_thousand_digits_is_json():
+    line = b'{"jsonrpc":"2.0","id":3,"result":{"n":' + b"1" * 5000 + b"}}"
+    assert message_in(line)["id"] == 3
+
+
+async def test_reading_a_line_is_linear():
+    line = json.dumps({"id": 1, "result": [{"a": "x" * 50}] * 200_000}).encode()
+    began = time.perf_counter()
+    json.loads(line)
+    whole = time.perf_counter() - began
+    began = time.perf_counter()
+    message_in(line)
+    assert time.perf_counter() - began < 5 * whole + 0.1
