@@ -219,3 +219,17 @@ def test_an_interpreter_counts_only_if_it_ran(tmp_path, monkeypatch):
 def test_ours_is_preferred_where_it_satisfies():
     ours = ".".join(map(str, sys.version_info[:3]))
     assert find_interpreter(None).version == ours
+
+
+@pytest.mark.network
+async def test_uv_makes_the_environment_where_it_is_installed(tmp_path, monkeypatch):
+    """And `pip` still works in it, since that is what the build commands say."""
+    tools = tmp_path / "tools"
+    subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    subprocess.run([tools / "bin/pip", "install", "-q", "uv"], check=True)
+    monkeypatch.setenv("PATH", f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    root = tmp_path / "repository"
+    root.mkdir()
+    result = await built(project(root, ("pip", "--version"), command=("python",), venv=True))
+    assert result.bin is not None
+    assert "uv = " in (result.bin.parent / "pyvenv.cfg").read_text()
