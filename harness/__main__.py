@@ -2,6 +2,10 @@
 
 import sys
 
-from harness.cli import main
+try:
+    from harness.cli import main
+except KeyboardInterrupt:  # Ctrl-C while Python was still importing
+    sys.exit(130)
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

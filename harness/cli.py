@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 FORMATS = ("text", "json", "junit", "markdown")
+REPORTS = ("report.json", "report.xml", "report.md", "timings.json")
 EXITS = """\
 exit codes:
   0 clean   1 findings   2 configuration or usage   3 nothing was run or selected
@@ -276,6 +278,8 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     options = _options(parsed)
     today = options.today or datetime.now(UTC).date()
     outcome, timings = integration.Outcome(traceback=parsed.traceback), integration.Timings()
+    if judged:
+        _remove_old_reports(options)
     interrupted = ""
     with _progress() as log, integration.collecting(outcome):
         progress = _Timed(log, timings)
@@ -292,13 +296,14 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
         interrupted = run_interruptible(work, on_interrupt=lambda cause: progress.note("interrupted", cause)).cause
     if judged:
         return _judged(parsed, options, outcome, timings, today=today, interrupted=interrupted)
-    for error in outcome.errors:
+    errors = [*outcome.errors, *outcome.recorded_errors]
+    for error in errors:
         _say(f"{error.kind} error: {error.server + ': ' if error.server else ''}{error.message}")
         if error.log:
             _say("  | " + error.log.replace("\n", "\n  | "))
         if error.hint:
             _say(f"  hint: {error.hint}")
-    code = max((error.code for error in outcome.errors), default=0)
+    code = max((error.code for error in errors), default=0)
     if interrupted:
         return Interrupted.code
     if record:
@@ -310,7 +315,8 @@ def _judge(parsed: argparse.Namespace) -> int:
     from harness import integration
 
     options = _options(parsed)
-    outcome = integration.Outcome()
+    outcome = integration.Outcome(traceback=parsed.traceback)
+    _remove_old_reports(options)
     with integration.collecting(outcome):
         _, outcome.plan = integration.load_plan_for_judging(options)
     return _judged(parsed, options, outcome, None, today=options.today or datetime.now(UTC).date())
@@ -340,7 +346,7 @@ def _judged(
     interrupted: str = "",
 ) -> int:
     report = _report(options, outcome, today=today, interrupted=interrupted)
-    _write_reports(options, outcome, report, timings)
+    _write_reports(options, report, timings)
     _print(_formatted(report, parsed.format))
     return report.exit
 
@@ -419,16 +425,14 @@ def _formatted(report: Report, name: str) -> str:
     return to_text(report, color=wants_color(os.environ, tty), width=_width() if tty else 100)
 
 
-def _write_reports(options: Options, outcome: Outcome, report: Report, timings: Timings | None) -> None:
+def _write_reports(options: Options, report: Report, timings: Timings | None) -> None:
     """report.json, .xml and .md, each whole or not at all; a place that cannot be written is said, not fatal."""
+    from harness.integration import report_folder
     from harness.report.json import to_json
     from harness.report.junit import to_junit
     from harness.report.markdown import to_markdown
 
-    folder = options.out or options.state
-    if folder is None:
-        projects = outcome.plan.projects if outcome.plan else ()
-        folder = (projects[0].root if len(projects) == 1 else options.base) / ".rollcall"
+    folder = report_folder(options)
     files = {
         "report.json": to_json(report).encode("utf-8"),
         "report.xml": to_junit(report),
@@ -447,6 +451,15 @@ def _write_reports(options: Options, outcome: Outcome, report: Report, timings: 
     except OSError as error:
         _say(f"the reports cannot be written to {folder}: {error.strerror}; choose another place with --out DIR")
     _tell_ci(os.environ, report, files["report.md"].decode("utf-8"))
+
+
+def _remove_old_reports(options: Options) -> None:
+    """An old verdict must not be taken for that of a run which was killed before it had one."""
+    from harness.integration import report_folder
+
+    for name in REPORTS:
+        with suppress(OSError):
+            (report_folder(options) / name).unlink()
 
 
 def _tell_ci(env: Mapping[str, str], report: Report, summary: str) -> None:
@@ -502,14 +515,21 @@ class _Timed:
 def _print(text: str) -> None:
     from harness.report.escape import encodable
 
+    if sys.stdout is None:  # closed by the caller
+        return
     try:
         sys.stdout.write(encodable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "ascii"))
         sys.stdout.flush()
     except BrokenPipeError:
         _silence_stdout()  # `| head` has what it wanted; the exit code is still the verdict's
+    except OSError as error:
+        _silence_stdout()
+        _say(f"the report cannot be written to standard output: {error.strerror}")
 
 
 def _say(text: str) -> None:
+    if sys.stderr is None:
+        return
     try:
         print(text, file=sys.stderr, flush=True)
     except (OSError, ValueError, UnicodeEncodeError):
@@ -519,7 +539,7 @@ def _say(text: str) -> None:
 def _flush() -> None:
     try:
         sys.stdout.flush()
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         _silence_stdout()
 
 
@@ -527,13 +547,13 @@ def _silence_stdout() -> None:
     """Python flushes stdout at exit; it must find a place that takes the rest."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         return
 
 
-def _is_tty(stream: TextIO) -> bool:
+def _is_tty(stream: TextIO | None) -> bool:
     try:
-        return stream.isatty()
+        return stream is not None and stream.isatty()
     except (ValueError, AttributeError):
         return False
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -46,7 +48,9 @@ def examine(options: Options) -> tuple[str, int]:
         paths = [options.base / path for path in options.projects]
         loaded = load(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)
         lines.append("")
-        lines += [_how(project, docker=engine.available, wanted=options.runtime) for project in loaded.projects]
+        for project in loaded.projects:
+            lines.append(_how(project, docker=engine.available, wanted=options.runtime))
+            lines += _engines(project)
     except HarnessError as error:
         lines += ["", error.message]
         code = error.code
@@ -64,6 +68,19 @@ def _how(project: ProjectSpec, *, docker: bool, wanted: str) -> str:
     if lacking:
         return f"{name}: cannot run here: {', '.join(lacking)} has no embedded form, so it needs Docker"
     return f"{name}: embedded ({', '.join(backend.name for backend in backends)})"
+
+
+def _engines(project: ProjectSpec) -> list[str]:
+    """What package.json wants of Node, beside what is here; a plain minimum that is not met is said."""
+    try:
+        wanted = json.loads((project.root / "package.json").read_text(encoding="utf-8"))["engines"]["node"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    here = re.search(r"v(\d+)", _version("node"))
+    least = re.fullmatch(r"\s*(?:>=|\^|~)?\s*v?(\d+)(?:\.[\dx*]+)*\s*", str(wanted))
+    short = here is None or (least is not None and int(here[1]) < int(least[1]))
+    said = "which is too old" if here is not None else "which is not here"
+    return [f"  package.json wants Node {wanted}{f', {said}' if short else ''}"]
 
 
 def _version(program: str) -> str:

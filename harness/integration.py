@@ -27,7 +27,7 @@ from harness.engine.mask import Masker
 from harness.engine.run import run_one
 from harness.engine.scope import Scope, open_scope
 from harness.engine.stack import open_stack, prepare_images
-from harness.errors import HarnessError, StackError, code_of_kind, iterate_errors
+from harness.errors import BuildError, HarnessError, StackError, code_of_kind, iterate_errors
 from harness.findings.judge import NotRun, judge
 from harness.model.finding import HarnessFailure, Judgement, Report
 from harness.model.plan import Cell, Plan, ProjectSpec, Run, RunKey, Runtime
@@ -86,6 +86,7 @@ class Outcome:
 
     plan: Plan | None = None
     errors: list[HarnessFailure] = field(default_factory=list)
+    recorded_errors: list[HarnessFailure] = field(default_factory=list)  # which the evidence holds too
     notes: list[str] = field(default_factory=list)
     not_run: dict[RunKey, str] = field(default_factory=dict)
     recorded: int = 0
@@ -112,8 +113,8 @@ class Outcome:
                 hint=item.get("hint", ""),
                 log=item.get("log", ""),
             )
-            if failure not in self.errors:
-                self.errors.append(failure)
+            if failure not in self.recorded_errors:
+                self.recorded_errors.append(failure)
 
     def give_up(self, runs: Sequence[Run], error: BaseException, *, evidence: Path, why: str) -> None:
         """Notes an error and the runs that it prevents, also in the evidence, for whoever judges elsewhere."""
@@ -228,7 +229,7 @@ def choose_runtimes(options: Options, loaded: Loaded) -> tuple[dict[str, Runtime
     if wanted == "docker":
         raise StackError(
             f"Docker was asked for and cannot be used: {found.cause}",
-            hint="start the engine, or use --runtime process for backends that have an embedded form",
+            hint=f"{found.hint or 'start the engine'}; or use --runtime process for backends with an embedded form",
         )
     note = f"embedded backends, because Docker cannot be used: {found.cause}"
     return {project.server.name: "process" for project in with_roles}, (note,)
@@ -297,7 +298,9 @@ async def _project(
         built = await build(project, state=state, scope=scope, progress=progress, force=options.rebuild)
     except Exception as error:
         runs = [run for cell in cells for run in cell.runs]
-        outcome.give_up(runs, error, evidence=_evidence_root(options, project), why="the build failed")
+        failed = any(isinstance(leaf, BuildError) for leaf in iterate_errors(error))
+        why = "the build failed" if failed else "it could not be begun"
+        outcome.give_up(runs, error, evidence=_evidence_root(options, project), why=why)
         return
     if only_build:
         return
@@ -463,6 +466,17 @@ def _folders(options: Options, plan: Plan | None) -> dict[str, str]:
         found.setdefault(str(project.root), os.path.relpath(project.root, options.base))
     found.setdefault(tempfile.gettempdir(), "$TMPDIR")
     return {folder: name for folder, name in found.items() if folder != "/"}
+
+
+def report_folder(options: Options) -> Path:
+    """Where the reports go: known from the command line alone, so that an old one never stands for a failed run."""
+    chosen = options.out or options.state
+    if chosen is not None:
+        return chosen
+    if len(options.projects) != 1:
+        return options.base / ".rollcall"
+    project = options.base / options.projects[0]
+    return (project.parent if project.name.endswith(".toml") else project) / ".rollcall"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -27,7 +28,7 @@ from harness.engine.environment import build_environment
 from harness.engine.mask import Masker, is_secret_name
 from harness.engine.python import find_interpreter, venv_command
 from harness.engine.scope import Scope
-from harness.errors import BuildError, StackError
+from harness.errors import BuildError, ConfigError
 from harness.model.placeholders import UnknownPlaceholder, expand
 from harness.model.plan import ProjectSpec
 from harness.model.progress import Progress, stage
@@ -37,6 +38,10 @@ __all__ = ["BUILD_TIMEOUT_S", "LOG_LINES", "Built", "build", "fingerprint", "las
 BUILD_TIMEOUT_S = 1800.0
 KILL_AFTER_S = 3.0
 LOG_LINES = 40
+LOG_REASONS = 10
+LOG_READ_BYTES = 1024 * 1024
+KEPT_BUILDS = 3  # and every build that is younger than a week
+KEPT_S = 7 * 24 * 3600.0
 HASH_LIMIT_BYTES = 8 * 1024 * 1024  # a larger file counts by size and time of change
 NOT_SOURCES = {
     ".git",
@@ -51,7 +56,8 @@ NOT_SOURCES = {
     "dist",
     "build",
 }
-_PYTHON_TOOLS = ("pip", "pip3", "uv", "python", "python3")
+_REASON = re.compile(r"\b(?:error|err!|fatal|can only|cannot|could not|failed)(?=\W|$)", re.IGNORECASE)
+_WARNING = re.compile(r"\b(?:warn(?:ing)?|ebadengine|deprecated|optional)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +83,17 @@ class Built:
         except OSError:
             return ""
 
+    def warnings(self) -> str:
+        """The lines of its output that warn, which may explain a server that does not start; at most LOG_REASONS."""
+        lines = [line for line in self.output().splitlines() if _WARNING.search(line) and not line.startswith("$ ")]
+        return "\n".join(lines[:LOG_REASONS])
+
 
 def state_folder(root: Path, override: Path | None = None) -> Path:
     """The folder for everything that we keep, `.rollcall` beside harness.toml, made with its own .gitignore.
 
     Raises:
-        StackError: It cannot be written.
+        ConfigError: It cannot be written.
     """
     state = override or root / ".rollcall"
     try:
@@ -94,7 +105,7 @@ def state_folder(root: Path, override: Path | None = None) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise StackError(
+        raise ConfigError(
             f"state cannot be written to {state}: {error.strerror}", hint="choose another place with --state DIR"
         ) from error
     return state
@@ -207,7 +218,15 @@ async def build(project: ProjectSpec, *, state: Path, scope: Scope, progress: Pr
         done = {"artefacts": _artefacts(project)}
         _write(folder / "done.json", json.dumps(done))
         _write(builds / "current", mark)
+        _remove_old(builds, mark)
         return built
+
+
+def _remove_old(builds: Path, mark: str) -> None:
+    done = sorted(builds.glob("*/done.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in done[KEPT_BUILDS:]:
+        if path.parent.name != mark and time.time() - path.stat().st_mtime > KEPT_S:
+            shutil.rmtree(path.parent, ignore_errors=True)
 
 
 async def _build(project: ProjectSpec, folder: Path, scope: Scope) -> None:
@@ -259,7 +278,24 @@ async def _run(
         ) from error
     if code != 0:
         tail = masker.text(last_lines(Path(log.name), began))
-        raise BuildError(f"build command ended with exit code {code}: {shown}", hint=hint, log=tail, server=server)
+        remedy = _remedy(command, cwd)
+        raise BuildError(
+            f"build command ended with exit code {code}: {shown}",
+            hint=f"{remedy}; {hint}" if remedy else hint,
+            log=tail,
+            server=server,
+        )
+
+
+def _remedy(command: Sequence[str], cwd: Path) -> str:
+    """What to do about failures that are known by their circumstances."""
+    program, first = Path(command[0]).name, command[1] if len(command) > 1 else ""
+    if program == "npm" and first in ("ci", "clean-install"):
+        locks = ("package-lock.json", "npm-shrinkwrap.json")
+        if not any((cwd / name).exists() for name in locks):
+            return "`npm ci` needs a package-lock.json: commit the one that `npm install` writes"
+        return "if the lock file is out of step with package.json, run `npm install` and commit it"
+    return ""
 
 
 async def run_logged(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: IO[bytes]) -> int:
@@ -309,12 +345,14 @@ def _alive(group: int) -> bool:
 
 
 def last_lines(path: Path, offset: int = 0, *, lines: int = LOG_LINES) -> str:
-    """The last lines of a log from an offset on, at most 64 KiB of them."""
+    """The end of a log from an offset on; of what is cut away, the lines that speak of errors are kept."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(offset, size - 65536))
-        text = file.read().decode("utf-8", "replace")
-    return "\n".join(text.splitlines()[-lines:])
+        file.seek(max(offset, size - LOG_READ_BYTES))
+        all_lines = file.read().decode("utf-8", "replace").splitlines()
+    cut, kept = all_lines[:-lines], all_lines[-lines:]
+    reasons = [line for line in cut if _REASON.search(line)][:LOG_REASONS]
+    return "\n".join([*reasons, *(["…"] if cut else []), *kept])
 
 
 @asynccontextmanager

@@ -3,48 +3,82 @@
 from __future__ import annotations
 
 import base64
-import json
+import html
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
-__all__ = ["MIN_SECRET_CHARS", "SECRET_NAME_PARTS", "Masker", "is_secret_name"]
+__all__ = ["MIN_SECRET_CHARS", "SECRET_WORDS", "Masker", "is_secret_name", "is_secret_value"]
 
 MIN_SECRET_CHARS = 4  # shorter values would blank out half of a transcript
-SECRET_NAME_PARTS = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "APIKEY", "API_KEY", "PRIVATE_KEY", "CREDENTIAL")
+MIN_NUMBER_CHARS = 8  # a shorter number is a port, a size or a limit
+SECRET_WORDS = ("APIKEY", "CREDENTIAL", "PASSPHRASE", "PASSWD", "PASSWORD", "PRIVATEKEY", "SECRET", "TOKEN")
+_ENDS = ("KEY", "PASS", "PAT", "PWD")  # of a name of several words
+_OTHER_KEYS = ("FOREIGN", "PARTITION", "PRIMARY", "PUBLIC", "SORT")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
+_LITERALS = {"true", "false", "null", "none", "yes", "no", "on", "off"}
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable's name says that its value is a secret."""
-    upper = name.upper()
-    return any(part in upper for part in SECRET_NAME_PARTS) or upper.endswith(("_KEY", "_PAT", "_PWD"))
+    """Whether a variable's name says that its value is a secret: `DB_PASSWORD`, `apiKey`, `SIGNING_KEY`."""
+    words = [word.upper() for word in _WORDS.findall(name)]
+    if any(word.endswith(SECRET_WORDS) for word in words):  # PGPASSWORD, but not MAX_TOKENS
+        return True
+    return len(words) > 1 and words[-1] in _ENDS and words[-2] not in _OTHER_KEYS
+
+
+def is_secret_value(value: str) -> bool:
+    """Whether a value can be masked: one that is short or common would spoil what has nothing to do with it."""
+    if len(value) < MIN_SECRET_CHARS or value.lower() in _LITERALS:
+        return False
+    return len(value) >= MIN_NUMBER_CHARS or not re.fullmatch(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?", value)
 
 
 class Masker:
-    """Masks a growing set of secrets, in their plain, JSON-escaped, percent-encoded and base64 spellings."""
+    """Masks a growing set of secrets, in their plain, escaped (JSON, URL, HTML) and base64 spellings."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._spellings: tuple[bytes, ...] = ()
+        self._secrets: set[str] = set()
+        self._literals: tuple[bytes, ...] = ()
+        self._patterns: tuple[tuple[bytes, re.Pattern[bytes]], ...] = ()
         self.add(*secrets)
 
     @property
     def count(self) -> int:
         """How many spellings are masked; it only grows."""
-        return len(self._spellings)
+        return len(self._literals) + len(self._patterns)
 
     def add(self, *secrets: str) -> None:
-        """From now on these are masked too; values under MIN_SECRET_CHARS are not."""
-        found = set(self._spellings)
-        for secret in secrets:
-            if len(secret) >= MIN_SECRET_CHARS:
-                found |= _spellings(secret)
-        self._spellings = tuple(sorted(found, key=lambda item: (-len(item), item)))
+        """From now on these are masked too, but for values that `is_secret_value` does not take."""
+        fresh = {secret for secret in secrets if is_secret_value(secret)} - self._secrets
+        if not fresh:
+            return
+        self._secrets |= fresh
+        literals: set[bytes] = set()
+        patterns: list[tuple[bytes, re.Pattern[bytes]]] = []
+        for secret in self._secrets:
+            literals |= _base64(secret)
+            if _PLAIN.fullmatch(secret):
+                literals.add(secret.encode())
+            else:
+                core = max(_PLAIN.findall(secret), key=len, default="").encode()
+                patterns.append((core, re.compile(_pattern(secret))))
+        self._literals = tuple(sorted(literals, key=lambda item: (-len(item), item)))
+        self._patterns = tuple(sorted(patterns, key=lambda item: (-len(item[1].pattern), item[1].pattern)))
 
     def bytes(self, data: bytes) -> bytes:
-        """The data with every secret replaced by `*`, byte for byte as long."""
-        for secret in self._spellings:
+        """The data with every secret replaced by `*`, byte for byte as long.
+
+        JSON stays JSON: what is no part of a string is not touched in a way that breaks it.
+        """
+        for core, pattern in self._patterns:
+            if core not in data:  # no spelling changes letters and digits, and this is quick
+                continue
+            data = pattern.sub(lambda match: _stars(match[0], match.string, match.start()), data)
+        for secret in self._literals:
             if secret in data:
-                data = data.replace(secret, b"*" * len(secret))
+                data = _replace(data, secret)
         return data
 
     def text(self, text: str) -> str:
@@ -62,12 +96,69 @@ class Masker:
         return value
 
 
-def _spellings(secret: str) -> set[bytes]:
-    raw = secret.encode()
-    out = {raw, json.dumps(secret)[1:-1].encode(), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}
-    out.add(quote(secret, safe="").encode())
-    for shift in range(3):  # inside a longer text, such as base64 of user:password, at each of three alignments
+def _replace(data: bytes, secret: bytes) -> bytes:
+    if b"\\" not in data and not secret.isdigit():
+        return data.replace(secret, b"*" * len(secret))
+    parts: list[bytes] = []
+    here = 0
+    while (found := data.find(secret, here)) >= 0:
+        parts += [data[here:found], _stars(secret, data, found)]
+        here = found + len(secret)
+    return b"".join([*parts, data[here:]])
+
+
+def _stars(secret: bytes, data: bytes, at: int) -> bytes:
+    """As many `*` as the secret has bytes, but for what would break JSON around it.
+
+    A secret whose first letters belong to an escape (the n of `\\n`) is masked behind it; a number may stand bare,
+    where only digits can.
+    """
+    if secret.isdigit():
+        return b"9" * len(secret)
+    slashes = 0
+    while slashes < at and data[at - slashes - 1] == 0x5C:
+        slashes += 1
+    kept = 0
+    if slashes % 2 and secret[:1] in b'"\\/bfnrtu':
+        kept = 5 if secret[:1] == b"u" else 1
+    return secret[:kept] + b"*" * (len(secret) - kept)
+
+
+def _base64(secret: str) -> set[bytes]:
+    """Its part in the base64 of any longer text, such as `user:password`, at each of three alignments."""
+    raw = secret.encode("utf-8", "surrogatepass")
+    out: set[bytes] = set()
+    for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + raw)
         inner = encoded[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
         out |= {inner, inner.replace(b"+", b"-").replace(b"/", b"_")}
     return {item for item in out if len(item) >= MIN_SECRET_CHARS}
+
+
+def _pattern(secret: str) -> bytes:
+    r"""A pattern in which every character may be spelt as itself, `\u…` or `\x`, `%XX`, or an HTML entity.
+
+    JSON in JSON doubles the backslashes, so any number of them may stand before an escaped character.
+    """
+    return b"".join(_character(char) for char in secret)
+
+
+def _character(char: str) -> bytes:
+    raw = char.encode("utf-8", "surrogatepass")
+    if _PLAIN.fullmatch(char):
+        return re.escape(raw)
+    units = char.encode("utf-16-be", "surrogatepass")
+    codes = [f"{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2)]
+    spelt: list[bytes] = []  # the longer spellings first: the plain character begins some of them
+    entity = html.escape(char)
+    if entity != char:
+        spelt += [re.escape(entity.encode()), b"&#0*%d;" % ord(char), b"(?i:&#x0*%x;)" % ord(char)]
+    spelt.append(b"".join(rb"\\+u(?i:%s)" % code.encode() for code in codes))
+    spelt.append(b"".join(b"%%(?i:%02x)" % byte for byte in raw))
+    letter = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}.get(char)
+    if letter is not None:
+        spelt.append(rb"\\+" + letter.encode())
+    spelt.append(rb"\\*" + re.escape(raw))
+    if char == " ":
+        spelt.append(re.escape(b"+"))
+    return b"(?:" + b"|".join(spelt) + b")"

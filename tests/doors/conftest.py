@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +53,8 @@ class Project:
 
     def run(self, *arguments: str, cwd: str = ".", env: dict | None = None, timeout: float = 120) -> Done:
         report = self.root / ".rollcall" / "report.json"
-        report.unlink(missing_ok=True)
+        with suppress(OSError):
+            report.unlink()
         done = subprocess.run(
             [sys.executable, "-P", "-m", "harness", *arguments],
             cwd=self.root / cwd,
@@ -62,7 +64,7 @@ class Project:
             timeout=timeout,
             stdin=subprocess.DEVNULL,
         )
-        read = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
+        read = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
         return Done(done.returncode, done.stdout, done.stderr, read)
 
 

@@ -238,3 +238,55 @@ def test_secrets_of_the_caller_that_are_passed_on_are_masked_everywhere(good):
     done = good.run("integration", env={"CANARY": "tweet-tweet-tweet"})
     written = b"".join(path.read_bytes() for path in (good.root / ".rollcall").rglob("*") if path.is_file())
     assert b"tweet-tweet-tweet" not in written + done.stdout.encode() + done.stderr.encode()
+
+
+def test_an_old_report_never_stands_for_a_run_that_failed(good):
+    """A green report.json left from yesterday would be read as today's."""
+    assert good.run("integration").code == 0
+    elsewhere = good.root / "elsewhere"
+    elsewhere.mkdir()
+    edit(good, "harness.toml", "command", "comand")
+    (good.root / ".rollcall/kept").touch()
+    command = [sys.executable, "-P", "-m", "harness", "integration", "--project", str(good.root)]
+    done = subprocess.run(command, cwd=elsewhere, env=good.environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert json.loads((good.root / ".rollcall/report.json").read_text())["exit"] == 2
+    assert (good.root / ".rollcall/kept").exists()
+
+
+@pytest.mark.parametrize("redirect", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full"])
+def test_closed_and_full_outputs_do_not_change_the_verdict(good, redirect):
+    """U056."""
+    script = f"{shlex.quote(sys.executable)} -P -m harness integration {redirect}; echo $? > code"
+    env = {**good.environment(), "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(["bash", "-c", script], cwd=good.root, env=env, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr
+    assert (good.root / "code").read_text().strip() == "0"
+    assert json.loads((good.root / ".rollcall/report.json").read_text())["verdict"] == "clean"
+
+
+def test_an_error_of_a_run_stands_in_the_report_once(good):
+    edit(good, "harness.toml", "good.py", "dies_at_start.py")
+    edit(good, "harness.toml", "[profiles.plain]", 'eras = ["handshake"]\n[profiles.plain]')
+    assert len(good.run("integration").report["errors"]) == 1
+
+
+def test_state_that_cannot_be_written_is_said_before_anything_starts(good):
+    """U074."""
+    (good.root / ".rollcall").write_text("in the way")
+    done = good.run("integration", "--out", "reports")
+    assert done.code == 2
+    assert "--state" in done.stdout
+    assert good.run("integration", "--state", "elsewhere", "--out", "reports").code == 0
+
+
+def test_the_warning_of_a_build_explains_the_server_that_does_not_start(good):
+    """U066."""
+    edit(good, "harness.toml", "good.py", "dies_at_start.py")
+    build = 'build = [["sh", "-c", "echo npm warn EBADENGINE Unsupported engine"]]'
+    edit(good, "harness.toml", "[profiles.plain]", f"{build}\n[profiles.plain]")
+    done = good.run("integration")
+    assert done.code == 6
+    assert any("EBADENGINE" in error["log"] for error in done.report["errors"])
+    (good.root / "package.json").write_text('{"engines": {"node": ">=99"}}')
+    assert "too old" in good.run("doctor").stdout

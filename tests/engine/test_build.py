@@ -13,7 +13,7 @@ import pytest
 from harness.engine.build import build, fingerprint, state_folder
 from harness.engine.python import find_interpreter, interpreters
 from harness.engine.scope import open_scope
-from harness.errors import BuildError, StackError
+from harness.errors import BuildError, ConfigError
 from harness.model.plan import Place, ProjectSpec, ServerSpec
 from harness.model.progress import Silent
 
@@ -200,7 +200,7 @@ async def test_two_builds_at_once_in_one_repository_build_once(tmp_path):
 
 def test_state_that_cannot_be_written_is_said_with_the_option_that_moves_it(tmp_path):
     (tmp_path / ".rollcall").write_text("a file is in the way")
-    with pytest.raises(StackError) as caught:
+    with pytest.raises(ConfigError) as caught:
         state_folder(tmp_path)
     assert "--state" in caught.value.hint
 
@@ -233,3 +233,25 @@ async def test_uv_makes_the_environment_where_it_is_installed(tmp_path, monkeypa
     result = await built(project(root, ("pip", "--version"), command=("python",), venv=True))
     assert result.bin is not None
     assert "uv = " in (result.bin.parent / "pyvenv.cfg").read_text()
+
+
+async def test_the_reason_is_kept_where_it_stands_above_the_tail(tmp_path):
+    """U064: npm prints the reason first and pages of usage after it."""
+    spec = project(tmp_path, sh("echo 'npm error can only install with a lock'; seq 200; exit 1"))
+    with pytest.raises(BuildError) as caught:
+        await built(spec)
+    assert caught.value.log.splitlines()[0] == "npm error can only install with a lock"
+    assert caught.value.log.splitlines()[-1] == "200"
+
+
+async def test_npm_ci_without_a_lock_file_has_a_remedy(tmp_path):
+    (tmp_path / "package.json").write_text('{"name": "x", "version": "1.0.0"}')
+    with pytest.raises(BuildError) as caught:
+        await built(project(tmp_path, ("npm", "ci")))
+    assert "commit" in caught.value.hint
+    assert "package-lock.json" in caught.value.log
+
+
+async def test_warnings_of_a_build_are_at_hand(tmp_path):
+    spec = project(tmp_path, sh("echo fine; echo 'npm warn EBADENGINE Unsupported engine'"), command=("python3", "-V"))
+    assert (await built(spec)).warnings() == "npm warn EBADENGINE Unsupported engine"

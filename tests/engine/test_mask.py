@@ -1,7 +1,9 @@
 """Masking keeps lengths and finds the spellings that secrets take on a wire. Ours."""
 
 import base64
+import html
 import json
+import re
 from urllib.parse import quote
 
 import pytest
@@ -30,6 +32,54 @@ def test_escaped_spellings_are_found(spell):
     assert "\\u00e4" not in Masker([SECRET]).text(spell(SECRET))
 
 
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda s: quote(s),
+        lambda s: re.sub("%..", lambda match: match[0].lower(), quote(s, safe="")),
+        lambda s: json.dumps(s).replace("/", "\\/"),
+        lambda s: json.dumps(json.dumps(s)),
+        lambda s: json.dumps(json.dumps(json.dumps({"x": s}, ensure_ascii=False))),
+        html.escape,
+        lambda s: s.replace(" ", "+"),
+    ],
+    ids=["path", "lower-case", "slash", "json-in-json", "thrice", "html", "form"],
+)
+@pytest.mark.parametrize(
+    "secret", ["Abc/defGHI+jkl012==", 'qu"ote\\back<slash>&', SECRET, "line\nbreak\ttab", "日本語のひみつ"]
+)
+def test_spellings_of_spellings_are_found(spell, secret):
+    """X01: what a server does to a value before it prints it is not ours to choose."""
+    spelt = spell(secret)
+    masked = Masker([secret]).text(f"before {spelt} after")
+    assert len(masked.encode()) == len(f"before {spelt} after".encode())
+    left = masked.removeprefix("before ").removesuffix(" after")
+    assert set(left) <= set('*"\\{}: x')
+
+
+def test_json_stays_json_when_it_is_masked():
+    """Else a masked frame would be judged as a stray line."""
+    cases = [("nimda-secret", {"t": "line\nimda-secret"}), ("u12345678", {"t": "\x01\u1234u12345678"})]
+    cases += [("12345678901", {"n": 12345678901, "t": "12345678901"}), ("back\\slash", {"t": "back\\slash"})]
+    for secret, value in cases:
+        masked = Masker([secret]).bytes(json.dumps(value).encode())
+        assert json.loads(masked).keys() == value.keys()
+
+
+@given(st.text(min_size=4, max_size=12), st.text(max_size=8), st.text(max_size=8))
+def test_any_secret_in_any_string_leaves_json_as_json(secret, before, after):
+    line = json.dumps({"k": before + secret + after}).encode()
+    masked = Masker([secret]).bytes(line)
+    assert len(masked) == len(line)
+    json.loads(masked)
+
+
+@pytest.mark.parametrize("value", ["true", "FALSE", "null", "4096", "0.5", "1e6", "abc", ""])
+def test_common_values_are_no_secrets_whatever_their_variable_is_called(value):
+    """MAX_TOKENS=4096 must not blank out every 4096."""
+    assert Masker([value]).text(f'{{"x": {value or 1}}}') == f'{{"x": {value or 1}}}'
+
+
 @pytest.mark.parametrize("user", ["a", "ab", "abc", "app", ""])
 def test_basic_authentication_does_not_carry_it_out(user):
     password = "k7Yt2Qw9ZxLm4Rb1"
@@ -48,11 +98,16 @@ def test_structures_are_masked_in_keys_and_values():
     assert Masker(["hunter22"]).json({"hunter22": ["x hunter22", 7]}) == {"********": ["x ********", 7]}
 
 
-@pytest.mark.parametrize("name", ["API_TOKEN", "DB_PASSWORD", "secret", "GITHUB_PAT", "SIGNING_KEY"])
+@pytest.mark.parametrize(
+    "name",
+    ["API_TOKEN", "DB_PASSWORD", "secret", "GITHUB_PAT", "SIGNING_KEY", "apiKey", "PGPASSWORD", "X_KEY", "accessToken"],
+)
 def test_names_of_secrets_are_known(name):
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", ["PATH", "HOST", "MONKEY", "KEYBOARD", "URL"])
+@pytest.mark.parametrize(
+    "name", ["PATH", "HOST", "MONKEY", "KEYBOARD", "URL", "MAX_TOKENS", "PRIMARY_KEY", "KEY", "COMPASS", "PATTERN"]
+)
 def test_names_that_only_sound_like_it_are_not(name):
     assert not is_secret_name(name)
