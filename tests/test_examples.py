@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/harness.toml"))
+# those that take a minute at most; `nox -s integration -- --all` runs every one
+EXAMPLES = ["caldav-mcp", "mcp-server-git", "prometheus-mcp-server", "redis-mcp-server", "server-memory"]
 TIMEOUT_S = 400
 
 
@@ -40,6 +42,17 @@ def test_an_example_is_clean_in_docker(tmp_path, name):
     assert report["verdict"] == "clean"
     assert all(cell["missing"] == 0 for cell in report["coverage"])
     assert {run["runtime"] for run in report["ran"]} <= {"docker", None}
+
+
+def test_every_example_is_on_the_rollout_list_and_plans_its_runs():
+    """Those that are too slow for every merge are at least well formed."""
+    listed = {entry["path"] for entry in tomllib.loads((ROOT / "rollout.toml").read_text())["repository"]}
+    folders = {f"examples/{path.parent.name}" for path in ROOT.glob("examples/*/harness.toml")}
+    assert listed == folders
+    projects = [argument for folder in sorted(folders) for argument in ("--project", folder)]
+    command = [sys.executable, "-P", "-m", "harness", "check", *projects]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.network
