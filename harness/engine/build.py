@@ -29,7 +29,7 @@ from harness.engine.mask import Masker, is_secret_name
 from harness.engine.python import find_interpreter, venv_command
 from harness.engine.scope import Scope
 from harness.errors import BuildError, ConfigError
-from harness.model.placeholders import UnknownPlaceholder, expand
+from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import ProjectSpec
 from harness.model.progress import Progress, stage
 
@@ -123,7 +123,7 @@ def fingerprint(project: ProjectSpec) -> str:
     if programs & {"npm", "npx", "node", "pnpm", "yarn", "corepack"}:
         parts += [_version("node"), _version("npm"), _user_npmrc()]
     if server.build:
-        digest.update(_sources(project.root))
+        digest.update(_sources(project.root, _ours(project)))
     digest.update(json.dumps(parts, sort_keys=True, default=list).encode())
     return digest.hexdigest()[:16]
 
@@ -146,9 +146,19 @@ def _user_npmrc() -> str:
         return ""
 
 
-def _sources(root: Path) -> bytes:
+def _ours(project: ProjectSpec) -> set[str]:
+    """Files that only we read, as real paths: a changed suite is no reason to build again."""
+    written = [project.place.file, *(suite.place.file for suite in project.suites)]
+    if project.exemptions_file is not None:
+        written.append(str(project.exemptions_file))
+    return {os.path.realpath(name) for name in written}
+
+
+def _sources(root: Path, ours: set[str]) -> bytes:
     digest = hashlib.sha256()
     for name in sorted(_source_files(root)):
+        if os.path.realpath(root / name) in ours:
+            continue
         path = root / name
         with suppress(OSError):
             stat = path.lstat()
@@ -246,12 +256,18 @@ async def _build(project: ProjectSpec, folder: Path, scope: Scope) -> None:
     except UnknownPlaceholder as error:
         raise BuildError(f"a build command uses ${{{error.args[0]}}}, which has no value", server=server.name) from None
     masker = Masker(value for name, value in os.environ.items() if is_secret_name(name))
-    with (folder / "build.log").open("wb") as log:
-        for command in commands:
-            await _run(command, cwd=project.root, env=env, log=log, masker=masker, server=server.name)
-        if venv is not None:  # a server that is byte-compiled starts in half the time
-            compile_all = [str(venv / "bin" / "python"), "-m", "compileall", "-q", "-j", "0", str(venv / "lib")]
-            await run_logged(compile_all, cwd=project.root, env=env, log=log)
+    used = {name.removeprefix("env.") for name in names_in(server.build) if name.startswith("env.")}
+    masker.add(*(os.environ[name] for name in used if name in os.environ))
+    path = folder / "build.log"
+    try:
+        with path.open("wb") as log:
+            for command in commands:
+                await _run(command, cwd=project.root, env=env, log=log, masker=masker, server=server.name)
+            if venv is not None:  # a server that is byte-compiled starts in half the time
+                compile_all = [str(venv / "bin" / "python"), "-m", "compileall", "-q", "-j", "0", str(venv / "lib")]
+                await run_logged(compile_all, cwd=project.root, env=env, log=log)
+    finally:
+        path.write_bytes(masker.bytes(path.read_bytes()))
 
 
 async def _run(

@@ -1,8 +1,8 @@
 """Where evidence lies, and how it is read back: one folder per attempt of a run, whole or not there.
 
-`<root>/<server>/<backend>/<era>/<profile>/<attempt>/{run.json, server-N.jsonl, bodies/, logs/, done}`. Names are
-percent-encoded so that two that differ only in case or Unicode form stay two on every file system. An attempt counts
-once `done` is there, which is written last; several harnesses may write into one root at a time.
+`<root>/<server>/<backend>/<era>/<profile>/<attempt>/{run.json, server-N.jsonl, probe-1.jsonl, bodies/, logs/,
+done}`. Names are percent-encoded so that two that differ only in case or Unicode form stay two on every file system. An
+attempt counts once `done` is there, which is written last; several harnesses may write into one root at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from harness.model.plan import Plan, Run, RunKey, Runtime
 from harness.model.transcript import (
     BODIES_DIR,
     DONE_FILE,
+    PROBE,
     RUN_FILE,
     Evidence,
     RunRecord,
@@ -94,6 +95,11 @@ class Attempt:
         return self.folder / f"server-{number}.jsonl"
 
     @property
+    def probe(self) -> Path:
+        """The file for the transcript of the process that is sent a line that is no JSON."""
+        return self.folder / f"{PROBE}-1.jsonl"
+
+    @property
     def bodies(self) -> Path:
         """The folder of side files."""
         return self.folder / BODIES_DIR
@@ -150,29 +156,44 @@ class _Sorted:
     outdated: list[RunKey] = field(default_factory=list)
 
 
-def read_evidence(root: Path, plan: Plan) -> EvidenceSet:
-    """The newest finished attempt of every planned run that belongs to the plan's present state.
+def read_evidence(root: Path, plan: Plan, *, chosen: Mapping[RunKey, Path] | None = None) -> EvidenceSet:
+    """The finished attempt that counts for every planned run, of those that belong to the plan's present state.
 
-    Attempts without `done`, and such as cannot be read, count as not there.
+    It is the newest that tried every selected case; an attempt of fewer cases never stands before a whole one. Attempts
+    without `done`, and such as cannot be read, count as not there.
+
+    Args:
+        chosen: Folders of the attempts to take instead, whatever else there is: those that were just recorded.
     """
     out = _Sorted()
     for cell in plan.cells:
         for run in cell.runs:
-            _sort_in(root, run, out)
+            if chosen is not None and run.key in chosen:
+                _take([chosen[run.key]], run, out)
+            else:
+                _take(_attempts(run_folder(root, run.key)), run, out)
     return EvidenceSet(found=tuple(out.found), missing=tuple(out.missing), outdated=tuple(out.outdated))
 
 
-def _sort_in(root: Path, run: Run, out: _Sorted) -> None:
+def _take(folders: Iterable[Path], run: Run, out: _Sorted) -> None:
     other = False
-    for folder in _attempts(run_folder(root, run.key)):
+    partial: tuple[Path, RunRecord] | None = None
+    for folder in folders:
         record = _record(folder)
-        if record is None or record.key != run.key:
+        if record is None or record.key != run.key or not (folder / DONE_FILE).is_file():
             continue
-        if record.plan == run.fingerprint:
-            out.found.append(Evidence(record=record, transcripts=_transcripts(folder), folder=str(folder)))
-            return
-        other = True
-    (out.outdated if other else out.missing).append(run.key)
+        if record.plan != run.fingerprint:
+            other = True
+            continue
+        if record.outcome == "not-spoken" or set(run.selected) <= set(record.cases):
+            partial = folder, record
+            break
+        partial = partial or (folder, record)
+    if partial is None:
+        (out.outdated if other else out.missing).append(run.key)
+        return
+    folder, record = partial
+    out.found.append(Evidence(record=record, transcripts=_transcripts(folder), folder=str(folder)))
 
 
 def _attempts(folder: Path) -> list[Path]:
@@ -193,13 +214,17 @@ def _record(folder: Path) -> RunRecord | None:
 
 def _transcripts(folder: Path) -> tuple[Transcript, ...]:
     bodies = _Bodies(folder / BODIES_DIR)
-    paths = sorted(folder.glob("server-*.jsonl"), key=lambda path: (len(path.name), path.name))
     out = []
+    paths = (path for name in ("server", PROBE) for path in sorted(folder.glob(f"{name}-*.jsonl"), key=_by_number))
     for path in paths:
         lines = path.read_bytes().split(b"\n")  # not splitlines: U+2028 is no line end here
         texts = [line.decode("utf-8", "replace") for line in lines if line]
         out.append(parse_lines(path.name, texts, bodies=bodies))
     return tuple(out)
+
+
+def _by_number(path: Path) -> tuple[int, str]:
+    return (len(path.name), path.name)
 
 
 def runtime_seen(root: Path, server: str) -> Runtime | None:

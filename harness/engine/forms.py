@@ -1,12 +1,22 @@
-"""Fills an elicitation form: content that a person might have given, for any `requestedSchema`."""
+"""Fills an elicitation form: content that a person might have given, for any `requestedSchema`.
+
+A schema is a stranger's: it may ask for a million million values, or for a number that no number is. All that is filled
+in is bounded in total; a field that would go beyond is left out, and so is what is not JSON.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-__all__ = ["form_content"]
+__all__ = ["MAX_FORM_CHARS", "MAX_FORM_DEPTH", "MAX_FORM_VALUES", "TOO_LARGE", "fill_form", "form_content"]
+
+MAX_FORM_VALUES = 10_000
+MAX_FORM_CHARS = 1_000_000
+MAX_FORM_DEPTH = 32
+TOO_LARGE = "form too large to fill"
 
 _FORMATS = {
     "date": "2026-01-31",
@@ -17,7 +27,30 @@ _FORMATS = {
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
 _FILL = "x"
-MAX_FILL_CHARS = 10_000
+_MAX_BITS = 4096  # of an integer
+
+
+class _TooLarge(Exception):
+    """A field goes beyond what is left."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """What may still be filled in."""
+
+    values: int = MAX_FORM_VALUES
+    chars: int = MAX_FORM_CHARS
+
+    def take(self, *, values: int = 0, chars: int = 0) -> None:
+        """Uses some of it up.
+
+        Raises:
+            _TooLarge: There is not so much left.
+        """
+        if values > self.values or chars > self.chars:
+            raise _TooLarge
+        self.values -= values
+        self.chars -= chars
 
 
 def form_content(schema: Any) -> dict[str, Any]:
@@ -26,23 +59,82 @@ def form_content(schema: Any) -> dict[str, Any]:
     Args:
         schema: `requestedSchema` as it came; whatever it is, there is an answer.
     """
+    return fill_form(schema)[0]
+
+
+def fill_form(schema: Any) -> tuple[dict[str, Any], str]:
+    """The same, and `TOO_LARGE` if fields were left out because of their size, else ""."""
+    left_out: list[str] = []
+    return _object(schema, _Room(), 1, left_out), TOO_LARGE if left_out else ""
+
+
+def _object(schema: Any, room: _Room, depth: int, left_out: list[str] | None) -> dict[str, Any]:
+    """`left_out` takes the names of fields that are too large; None: that is the end of the whole object."""
+    if depth > MAX_FORM_DEPTH:
+        raise _TooLarge
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return {}
     required = schema.get("required")
-    wanted = set(map(str, required)) if isinstance(required, list) else set()
+    wanted = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
     content: dict[str, Any] = {}
     for name, field in properties.items():
-        field = field if isinstance(field, Mapping) else {}
-        if field.get("type") == "boolean":
-            content[name] = True
-        elif "default" in field:
-            content[name] = field["default"]
-        elif choices := _choices(field):
-            content[name] = choices[0]
-        elif name in wanted:
-            content[name] = _value(field)
+        before = (room.values, room.chars)
+        try:
+            filled, value = _field(field if isinstance(field, Mapping) else {}, name in wanted, room, depth)
+            if filled:
+                room.take(values=1, chars=len(name))
+                content[name] = value
+        except _TooLarge:
+            if left_out is None:
+                raise
+            room.values, room.chars = before
+            left_out.append(name)
     return content
+
+
+def _field(field: Mapping[str, Any], wanted: bool, room: _Room, depth: int) -> tuple[bool, Any]:
+    """(whether the field is filled in, with what)."""
+    if field.get("type") == "boolean":
+        return True, True
+    if "default" in field and _is_json(field["default"], room, depth):
+        return True, field["default"]
+    for choice in _choices(field):
+        if _is_json(choice, room, depth):
+            return True, choice
+    return (True, _value(field, room, depth)) if wanted else (False, None)
+
+
+def _is_json(value: Any, room: _Room, depth: int) -> bool:
+    """Whether a value of the schema's own can be sent; its size is taken from the room.
+
+    Raises:
+        _TooLarge: It is beyond it.
+    """
+    waiting = [(value, depth)]
+    while waiting:
+        item, level = waiting.pop()
+        room.take(values=1)
+        if level > MAX_FORM_DEPTH:
+            raise _TooLarge
+        if isinstance(item, str):
+            room.take(chars=len(item))
+        elif isinstance(item, Mapping):
+            if not all(isinstance(key, str) for key in item):
+                return False
+            room.take(chars=sum(map(len, item)))
+            waiting += [(inner, level + 1) for inner in item.values()]
+        elif isinstance(item, list):
+            waiting += [(inner, level + 1) for inner in item]
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                return False
+        elif isinstance(item, int):
+            if item.bit_length() > _MAX_BITS:
+                raise _TooLarge
+        elif item is not None:
+            return False
+    return True
 
 
 def _choices(field: Mapping[str, Any]) -> Sequence[Any]:
@@ -59,7 +151,10 @@ def _choices(field: Mapping[str, Any]) -> Sequence[Any]:
     return ()
 
 
-def _value(field: Mapping[str, Any]) -> Any:
+def _value(field: Mapping[str, Any], room: _Room, depth: int) -> Any:
+    if depth > MAX_FORM_DEPTH:
+        raise _TooLarge
+    room.take(values=1)
     kind = field.get("type")
     if isinstance(kind, list):
         kind = next((item for item in kind if item != "null"), "null")
@@ -67,26 +162,41 @@ def _value(field: Mapping[str, Any]) -> Any:
         case "integer" | "number":
             return _number(field, whole=kind == "integer")
         case "array":
-            items = field.get("items")
-            items = items if isinstance(items, Mapping) else {}
-            choices = list(_choices(items)) or [_value(items)]
-            count = max(1, _size(field.get("minItems")))
-            return choices[:count] if len(choices) >= count else [choices[0]] * count
+            return _array(field, room, depth)
         case "boolean":
             return True
         case "object":
-            return form_content(field)
+            return _object(field, room, depth + 1, None)
         case "null":
             return None
         case _:
-            return _string(field)
+            return _string(field, room)
 
 
-def _string(field: Mapping[str, Any]) -> str:
-    text = _FORMATS.get(str(field.get("format")), _FILL)
-    text += _FILL * (_size(field.get("minLength")) - len(text))
+def _array(field: Mapping[str, Any], room: _Room, depth: int) -> list[Any]:
+    items = field.get("items")
+    items = items if isinstance(items, Mapping) else {}
+    count = max(1, _size(field.get("minItems"), room.values))
+    choices = _choices(items)
+    if len(choices) >= count:
+        chosen = list(choices[:count])
+        if all(_is_json(choice, room, depth + 1) for choice in chosen):
+            return chosen
+    before = (room.values, room.chars)
+    if not choices or not _is_json(first := choices[0], room, depth + 1):
+        first = _value(items, room, depth + 1)
+    room.take(values=(before[0] - room.values) * (count - 1), chars=(before[1] - room.chars) * (count - 1))
+    return [first] * count
+
+
+def _string(field: Mapping[str, Any], room: _Room) -> str:
+    form = field.get("format")
+    text = _FORMATS.get(form, _FILL) if isinstance(form, str) else _FILL
+    text += _FILL * (_size(field.get("minLength"), room.chars) - len(text))
     most = field.get("maxLength")
-    return text[: max(0, int(most))] if most is not None and _is_number(most) else text
+    text = text[: max(0, int(most))] if _is_number(most) else text
+    room.take(chars=len(text))
+    return text
 
 
 def _number(field: Mapping[str, Any], *, whole: bool) -> float | int:
@@ -102,8 +212,19 @@ def _number(field: Mapping[str, Any], *, whole: bool) -> float | int:
         value = math.floor(most) if whole else most
     multiple = field.get("multipleOf")
     if _is_number(multiple) and multiple > 0:
-        value = math.ceil(value / multiple) * multiple
-    return value
+        value = _multiple(value, multiple, most)
+    return int(value) if whole and value == int(value) else value
+
+
+def _multiple(value: float, multiple: float, most: float | None) -> float:
+    """The next multiple from the value upwards, or the last one below `most`; the value itself where there is none."""
+    steps = value / multiple
+    if not math.isfinite(steps) or abs(steps) > 1e15:
+        return value
+    found = math.ceil(steps) * multiple
+    if most is not None and found > most:
+        found = math.floor(steps) * multiple
+    return found if math.isfinite(found) else value
 
 
 def _bound(field: Mapping[str, Any], inclusive: str, exclusive: str, step: float) -> float | None:
@@ -113,8 +234,17 @@ def _bound(field: Mapping[str, Any], inclusive: str, exclusive: str, step: float
     return None
 
 
-def _size(value: Any) -> int:
-    return min(int(value), MAX_FILL_CHARS) if _is_number(value) and value > 0 else 0
+def _size(value: Any, room: int) -> int:
+    """A count that the schema asks for.
+
+    Raises:
+        _TooLarge: It is more than there is room for.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        return 0
+    if value > room:
+        raise _TooLarge
+    return int(value)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

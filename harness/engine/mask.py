@@ -12,12 +12,13 @@ __all__ = ["MIN_SECRET_CHARS", "SECRET_WORDS", "Masker", "is_secret_name", "is_s
 
 MIN_SECRET_CHARS = 4  # shorter values would blank out half of a transcript
 MIN_NUMBER_CHARS = 8  # a shorter number is a port, a size or a limit
+MIN_WORD_CHARS = 16  # a shorter word ("tools", "postgres", "result") may be a key, a method or a tool's name
 SECRET_WORDS = ("APIKEY", "CREDENTIAL", "PASSPHRASE", "PASSWD", "PASSWORD", "PRIVATEKEY", "SECRET", "TOKEN")
 _ENDS = ("KEY", "PASS", "PAT", "PWD")  # of a name of several words
 _OTHER_KEYS = ("FOREIGN", "PARTITION", "PRIMARY", "PUBLIC", "SORT")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
-_LITERALS = {"true", "false", "null", "none", "yes", "no", "on", "off"}
+_WORDLIKE = re.compile(r"[A-Za-z]+(?:[ _.,:/-][A-Za-z]+)*|[A-Za-z]+\d{1,2}")
 
 
 def is_secret_name(name: str) -> bool:
@@ -29,10 +30,16 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_value(value: str) -> bool:
-    """Whether a value can be masked: one that is short or common would spoil what has nothing to do with it."""
-    if len(value) < MIN_SECRET_CHARS or value.lower() in _LITERALS:
+    """Whether a value can be masked without spoiling what has nothing to do with it.
+
+    Evidence is judged as it is recorded. A secret that is a plain word may be a key, a method or the name of a tool,
+    and a short number may be any number: masking it would change what is judged. Such values are left as they are.
+    """
+    if len(value) < MIN_SECRET_CHARS:
         return False
-    return len(value) >= MIN_NUMBER_CHARS or not re.fullmatch(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?", value)
+    if re.fullmatch(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?", value):
+        return len(value) >= MIN_NUMBER_CHARS
+    return len(value) >= MIN_WORD_CHARS or _WORDLIKE.fullmatch(value) is None
 
 
 class Masker:

@@ -1,7 +1,7 @@
 """One server process: started in a session of its own, watched, and stopped together with all that it started.
 
 Policy, after MCP basic/lifecycle#shutdown (the timings are ours): close stdin, wait, TERM to the group, wait, KILL to
-the group, wait; then always look for what is left, by process group, session, descent and environment.
+the group, wait; then always look for what is left, by process group, session, descent, environment and mark.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import IO, Literal
 
 import anyio
 
+from harness.engine.mark import bearing, mark_of, mark_on
 from harness.errors import ServerError
 from harness.model.transcript import Orphan
 
@@ -30,6 +31,7 @@ __all__ = [
     "ORPHAN_GRACE_S",
     "STDIN_CLOSE_S",
     "TERM_S",
+    "Child",
     "Exit",
     "ServerProcess",
     "start_process",
@@ -58,6 +60,14 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
+class Child:
+    """A living descendant of a server. `reads`: the server's stdin is its stdin too."""
+
+    command: str
+    reads: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
     """A process in /proc; `started` tells it from another with the same pid."""
 
@@ -82,6 +92,7 @@ class ServerProcess:
         self.code: int | None = None
         self._popen = popen
         self._marker = marker.encode()
+        self._mark = mark_of(marker)
         self._listeners: list[Callable[[], None]] = []
         self._loop = asyncio.get_running_loop()
         self._pidfd = -1
@@ -100,6 +111,29 @@ class ServerProcess:
         self._listeners.append(listener)
         if self.ended.is_set():
             listener()
+
+    def look(self) -> bool:
+        """Whether the leader has ended, asked of the system and not of what was noticed so far."""
+        if not self.ended.is_set():
+            with suppress(ChildProcessError):
+                if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
+                    self._noticed()
+        return self.ended.is_set()
+
+    def family(self) -> Mapping[int, str]:
+        """All descendants at this moment, pid -> start time; none where there is no /proc."""
+        return _family(self.pid)
+
+    def children(self, known: Mapping[int, str]) -> tuple[Child, ...]:
+        """The descendants at this moment that are not among the known ones."""
+        stdin = self._popen.stdin
+        ours = "" if stdin is None or stdin.closed else _target(f"/proc/self/fd/{stdin.fileno()}")
+        found = {
+            Child(command=command, reads=bool(ours) and _target(f"/proc/{pid}/fd/0") == ours)
+            for pid, started in _family(self.pid).items()
+            if known.get(pid) != started and (command := _command(pid))
+        }
+        return tuple(sorted(found, key=lambda child: (not child.reads, child.command)))
 
     def _watch(self) -> None:
         if hasattr(os, "pidfd_open"):
@@ -187,6 +221,7 @@ class ServerProcess:
                     os.kill(seen.pid, signal.SIGKILL)
             await anyio.sleep(POLL_S)
             left = self._left(family)
+        _reap_adopted(found)
         return tuple(found[pid] for pid in sorted(found))
 
     def _left(self, family: Mapping[int, str]) -> list[_Seen]:
@@ -196,10 +231,13 @@ class ServerProcess:
     def _is_of(self, seen: _Seen, family: Mapping[int, str]) -> bool:
         if self.pid in (seen.group, seen.session) or family.get(seen.pid) == seen.started:
             return True
-        try:
-            return self._marker in Path(f"/proc/{seen.pid}/environ").read_bytes()
-        except OSError:
-            return False
+        with suppress(OSError):
+            if self._marker in Path(f"/proc/{seen.pid}/environ").read_bytes():
+                return True
+        ours = os.getpid()
+        if seen.parent == ours and ours != 1:
+            return False  # another thread started it in the moment in which we bore the mark
+        return mark_on(seen.pid) == self._mark
 
     def _reap(self) -> int:
         """The exit code; the zombie is gone afterwards. A leader that outlives SIGKILL counts as killed."""
@@ -226,7 +264,7 @@ def start_process(
     if not cwd.is_dir():
         raise ServerError(f"the server's folder {cwd} does not exist", server=server)
     try:
-        with _default_signals() as preexec:
+        with _default_signals() as preexec, bearing(mark_of(marker)):
             popen = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.PIPE,
@@ -325,6 +363,20 @@ def _family(pid: int) -> dict[int, str]:
                 found[seen.pid] = seen.started
                 waiting.append(seen.pid)
     return found
+
+
+def _reap_adopted(pids: Iterable[int]) -> None:
+    """Where we are process 1, what has lost its parent became our child, and is a zombie now."""
+    for pid in pids:
+        with suppress(OSError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
 
 
 def _command(pid: int) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.engine.docker import Engine, Thing, open_engine, probe
+from harness.engine.mark import mark_of, mark_on
 from harness.engine.scope import LABEL, PREFIX, boot_id, is_dead, owner_of, start_time
 from harness.errors import StackError
 
@@ -162,18 +163,26 @@ class _Sweep:
 
 
 def _living_in(folder: Path) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Processes with the folder in their environment: pid -> start time and command."""
+    """Processes with the folder in their environment, or the mark of a server in it: pid -> start time and command."""
     marker = os.fsencode(str(folder))
+    marks = {mark_of(f"{server}{os.sep}") for server in folder.glob("server-*")}
     for entry in Path("/proc").glob("[0-9]*"):
         pid = int(entry.name)
         if pid == os.getpid():
             continue
         with suppress(OSError):
-            if _speaks_of(marker, (entry / "environ").read_bytes()):
+            if _speaks_of(marker, _read(entry / "environ")) or mark_on(pid) in marks:
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
                 start = start_time(pid)
                 if start is not None:
                     yield pid, (start, command[:200])
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _speaks_of(marker: bytes, environ: bytes) -> bool:

@@ -6,7 +6,9 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal
@@ -14,7 +16,8 @@ from typing import Any, Literal
 import anyio
 
 from harness.engine.build import Built
-from harness.engine.dotenv import foreign_targets
+from harness.engine.container import ContainerRun, container_run
+from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt
 from harness.engine.guard import check_targets
@@ -32,13 +35,16 @@ from harness.model.plan import CaseSpec, ProjectSpec, Run
 from harness.model.progress import Progress, stage
 from harness.model.transcript import Diagnostic, RunRecord
 
-__all__ = ["LOGS_S", "PROBE_TIMEOUT_S", "START_TRIES", "run_one"]
+__all__ = ["LOGS_S", "PROBE_WAIT_S", "START_TRIES", "run_one"]
 
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
-PROBE_TIMEOUT_S = 5.0
+PROBE_START_S = 10.0
+PROBE_PING_S = 0.5
+PROBE_WAIT_S = 1.0  # for what comes back to the broken line
+PROBE_POLL_S = 0.02
 LOGS_S = 20.0  # for fetching the logs of the backends
 STDERR_LINES = 20
-BROKEN_LINE = b'{"jsonrpc": "2.0", "id": '  # asked once, at the end: what does it do with a line that is no JSON?
+BROKEN_LINE = b"#this line is no JSON#"  # not the beginning of any either: a reader of streams would wait for the rest
 BROKEN_LABEL = "probe/broken-json"
 
 Ended = Literal["finished", "not-spoken", "failed", "interrupted"]
@@ -65,6 +71,27 @@ class _Start:
     cwd: Path
     env: Mapping[str, str]
     marker: str
+    container: ContainerRun | None
+
+    async def open(self, recorder: Recorder, server: str) -> Stdio:
+        """A server process with its pipes; its container, if it has one, has labels of ours.
+
+        Raises:
+            ServerError: It could not be started.
+        """
+        argv = self.argv if self.container is None else self.container.argv
+        try:
+            stdio = await open_stdio(
+                argv, cwd=self.cwd, env=self.env, marker=self.marker, recorder=recorder, server=server
+            )
+        except BaseException:
+            recorder.close()
+            if recorder.count == 0:
+                recorder.path.unlink()
+            raise
+        if self.container is not None:
+            stdio.leftovers = partial(self.container.remove, env=self.env, cwd=self.cwd)
+        return stdio
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,7 +129,7 @@ class _Bench:
     @property
     def dead(self) -> bool:
         """Whether no answer can come from it any more."""
-        return bool(self.session_pipes.dead) or self.session_pipes.process.ended.is_set()
+        return bool(self.session_pipes.dead) or self.session_pipes.process.look()
 
     async def begin(self, *, why: str = "") -> None:
         """Starts a server and opens the session.
@@ -115,23 +142,12 @@ class _Bench:
         recorder = Recorder(
             self.attempt.transcript(self.count), bodies=self.attempt.bodies, masker=self.masker, began=self.began
         )
-        try:
-            self._stdio = await open_stdio(
-                self.start.argv,
-                cwd=self.start.cwd,
-                env=self.start.env,
-                marker=self.start.marker,
-                recorder=recorder,
-                server=self.project.server.name,
-            )
-        except BaseException:
-            recorder.close()
-            if recorder.count == 0:
-                recorder.path.unlink()
-            raise
+        self._stdio = await self.start.open(recorder, self.project.server.name)
         if why:
             recorder.add(Diagnostic, what="restarted", detail=why)
-        self._session = WireSession(self._stdio, era=self.run.key.era, elicit=self.run.profile.elicit)
+        self._session = WireSession(
+            self._stdio, era=self.run.key.era, elicit=self.run.profile.elicit, zero=self.count == 1
+        )
         self.state.client_capabilities = self._session.client_capabilities
         await self._open()
 
@@ -234,6 +250,8 @@ async def run_one(
     masker: Masker,
     evidence: Path,
     progress: Progress,
+    attempt: Attempt | None = None,
+    probe: bool = False,
 ) -> RunRecord:
     """One run from the start of its server to the written evidence.
 
@@ -242,9 +260,11 @@ async def run_one(
 
     Args:
         evidence: The root of all evidence.
+        attempt: Where in it the evidence goes; a new place without it.
+        probe: Whether a further process is started at the end, to see what it answers to a line that is no JSON.
     """
     began = time.monotonic()
-    attempt = Attempt.create(evidence, run.key)
+    attempt = attempt or Attempt.create(evidence, run.key)
     state = _State(command=project.server.command)
     selected = [(suite, case) for suite, case in run.cases if f"{suite}/{case.id}" in set(run.selected)]
     benches: list[_Bench] = []
@@ -252,11 +272,14 @@ async def run_one(
         folder = scope.tmp / f"server-{token_hex(8)}"
         folder.mkdir()
         values = _values(run, project, selected, stack, folder, masker)
-        start = _start(run, project, built, stack, values, folder, masker)
-        state.command = tuple(masker.text(part) for part in start.argv)
+        start = _start(run, project, built, stack, values, folder, masker, scope)
+        ran = start.argv if start.container is None else start.container.argv
+        state.command = tuple(masker.text(part) for part in ran)
         bench = _Bench(run=run, project=project, attempt=attempt, masker=masker, state=state, start=start, began=began)
         benches.append(bench)
         await _drive(bench, selected, values, progress)
+        if probe:
+            await _probe(bench)
         state.outcome = "finished"
     except NotSpoken:
         state.outcome = "not-spoken"
@@ -265,6 +288,8 @@ async def run_one(
         for leaf in iterate_errors(error):
             if not isinstance(leaf, HarnessError):
                 raise
+            if isinstance(leaf, ServerError) and built.warnings():
+                leaf.log += f"\n[its build had warned:]\n{built.warnings()}"
             state.errors.append(_as_json(leaf, masker))
     finally:
         with anyio.CancelScope(shield=True):
@@ -288,7 +313,6 @@ async def _drive(
     with stage(progress, subject, f"{len(selected)} cases"):
         await run_cases(bench, selected, values, call_timeout_s=server.call_timeout_s)
     with stage(progress, subject, "stop server"):
-        await _probe(bench)
         await bench.stop()
 
 
@@ -301,24 +325,44 @@ async def _list(bench: _Bench) -> None:
     if "resources" in session.capabilities:
         wanted += [("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")]
     for method, key in wanted:
-        try:
-            await session.list_all(method, key, timeout_s=timeout_s)
-        except (TimedOut, Died) as error:
-            await bench.restart(str(error))
-            session = bench.session
+        for again in (True, False):
+            try:
+                await session.list_all(method, key, timeout_s=timeout_s)
+                break
+            except (TimedOut, Died) as error:
+                await bench.restart(str(error))
+                session = bench.session
+                aside = error.id == 0 if isinstance(error, TimedOut) else error.untouched
+                if not (again and aside):  # it was not the list that it failed at
+                    break
 
 
 async def _probe(bench: _Bench) -> None:
-    """A line that is no JSON, then an ordinary request, so that it is seen what the server does with it."""
-    if bench.dead:
-        return
-    session = bench.session
-    session.send_line(BROKEN_LINE, BROKEN_LABEL)
-    method = "server/discover" if session.era == "modern" else "ping"
+    """Sends a line that is no JSON to a process of its own: the server that is judged never sees one.
+
+    What becomes of that process is its own affair, and only what it replies is judged.
+    """
+    attempt, server = bench.attempt, bench.project.server
+    recorder = Recorder(attempt.probe, bodies=attempt.bodies, masker=bench.masker, began=bench.began)
     try:
-        await session.request(method, label=method, timeout_s=PROBE_TIMEOUT_S)
-    except (TimedOut, Died):
+        stdio = await bench.start.open(recorder, server.name)
+    except ServerError:
         return
+    try:
+        session = WireSession(stdio, era=bench.run.key.era, elicit=bench.run.profile.elicit)
+        await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
+        method = "server/discover" if session.era == "modern" else "ping"
+        with suppress(TimedOut):  # an answered request whose id could be taken for the line's
+            await session.request(method, label=method, timeout_s=PROBE_PING_S)
+        before = stdio.line_count
+        session.send_line(BROKEN_LINE, BROKEN_LABEL)
+        with anyio.move_on_after(PROBE_WAIT_S):
+            while stdio.line_count == before and not stdio.dead:
+                await anyio.sleep(PROBE_POLL_S)
+    except (NotSpoken, Refused, TimedOut, Died):
+        return
+    finally:
+        await stdio.stop(hurry=True)
 
 
 # --- before the start -----------------------------------------------------------------------------
@@ -378,6 +422,7 @@ def _start(
     values: Mapping[str, Any],
     folder: Path,
     masker: Masker,
+    scope: Scope,
 ) -> _Start:
     """Command and environment of the server, judged by the guard.
 
@@ -407,17 +452,19 @@ def _start(
             hint="a server may only be pointed at the stack of its run: write ${backend.<role>.<output>}",
             server=server.name,
         )
-    if server.reads_dotenv:
-        places = (cwd, *((built.bin,) if built.bin is not None else ()))
-        foreign = foreign_targets(places, declared, allowed=stack.addresses)
+    named = named_dotenv_files(argv, cwd)
+    if server.reads_dotenv or named:
+        places = (cwd, *((built.bin,) if built.bin is not None else ())) if server.reads_dotenv else ()
+        foreign = foreign_targets(places, declared, allowed=stack.addresses, named=named)
         if foreign:
             raise ConfigError(
                 masker.text(f"{project.place}: the server was not started:\n" + "\n".join(foreign)),
-                hint="declare the variable in [server] env, which wins; or say reads_dotenv = false if it reads none",
+                hint="move the file; or say reads_dotenv = false if the server reads none by itself",
                 server=server.name,
             )
     env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
-    return _Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}")
+    container = container_run(argv, scope=scope, server=folder.name)
+    return _Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}", container=container)
 
 
 # --- after the end --------------------------------------------------------------------------------

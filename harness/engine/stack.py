@@ -143,7 +143,7 @@ async def open_stack(
 
 @contextmanager
 def _told(masker: Masker) -> Iterator[None]:
-    """One masked StackError instead of a group of them; anything else passes."""
+    """Masked StackErrors, one or a group of several; anything else passes."""
     try:
         yield
     except StackError as error:
@@ -151,9 +151,11 @@ def _told(masker: Masker) -> Iterator[None]:
     except BaseExceptionGroup as group:
         leaves = list(iterate_errors(group))
         errors = [leaf for leaf in leaves if isinstance(leaf, StackError)]
-        if errors and len(errors) == len(leaves):
+        if not errors or len(errors) < len(leaves):
+            raise
+        if len(errors) == 1:
             raise _masked(errors[0], masker) from errors[0].__cause__
-        raise
+        raise ExceptionGroup("several backends failed", [_masked(error, masker) for error in errors]) from None
 
 
 def _masked(error: StackError, masker: Masker) -> StackError:

@@ -6,9 +6,12 @@ Nothing here knows JSON. A line is recorded before anybody is told of it.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import fcntl
+import sys
+import termios
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -17,7 +20,7 @@ import anyio
 
 from harness.engine.process import Exit, ServerProcess, start_process
 from harness.engine.record import Recorder
-from harness.model.transcript import LINE_LIMIT_BYTES, Body, Diagnostic, Exited, Spawned, Stderr, Truncated
+from harness.model.transcript import LINE_LIMIT_BYTES, Body, Diagnostic, Exited, Orphan, Spawned, Stderr, Truncated
 
 __all__ = [
     "CUT_KEEP_BYTES",
@@ -116,6 +119,8 @@ class Stdio:
         on_line: Called with each line of stdout, after it was recorded.
         on_dead: Called once when no answer can come any more; the argument says why.
         traffic: Gives the labels of unanswered requests, and of the last request, at this moment.
+        leftovers: Removes what the server left that is no process of ours, and says what that was.
+        sent_bytes: How many bytes its stdin has taken, those included that wait for it.
     """
 
     def __init__(self, process: ServerProcess, recorder: Recorder, *, limit: int) -> None:
@@ -124,8 +129,10 @@ class Stdio:
         self.on_line: Callable[[bytes], None] = lambda _: None
         self.on_dead: Callable[[str], None] = lambda _: None
         self.traffic: Callable[[], tuple[tuple[str, ...], str | None]] = lambda: ((), None)
+        self.leftovers: Callable[[], Awaitable[tuple[Orphan, ...]]] | None = None
         self.dead = ""
         self.exit: Exit | None = None
+        self.sent_bytes = 0
         self.stderr_size = 0
         self._limit = limit
         self._splitter = LineSplitter(limit)
@@ -135,6 +142,7 @@ class Stdio:
         self._stdout_end = asyncio.Event()
         self._stderr_end = asyncio.Event()
         self._stdin_open = True
+        self._unread: int | None = None  # once stdin is closed
         self._stopping = False
         self._stdin: asyncio.WriteTransport | None = None
         self._readers: list[asyncio.ReadTransport] = []
@@ -161,18 +169,38 @@ class Stdio:
         if self._stdin is None or not self._stdin_open:
             raise PipeClosed
         self._stdin.write(line + b"\n")
+        if self._stdin.is_closing():
+            raise PipeClosed
+        self.sent_bytes += len(line) + 1
 
     @property
     def unsent(self) -> int:
         """How many bytes the server has not read yet, beyond what the pipe holds."""
         return 0 if self._stdin is None or self._stdin.is_closing() else self._stdin.get_write_buffer_size()
 
+    def unread_from(self, start: int) -> bool:
+        """Whether nothing that was sent from this byte on was ever read; False where the system does not say."""
+        unread = self._unread if self._unread is not None else self._left_in_pipe()
+        return unread > 0 and self.sent_bytes - unread <= start
+
+    def _left_in_pipe(self) -> int:
+        """How many bytes of stdin nobody has read, 0 where it cannot be told."""
+        try:
+            found = fcntl.ioctl(self.process.pipes[0].fileno(), termios.FIONREAD, b"\0\0\0\0")
+        except (OSError, ValueError):
+            return 0
+        return int.from_bytes(found, sys.byteorder) + self.unsent
+
     def _stdin_lost(self) -> None:
+        if self._unread is None:
+            self._unread = self._left_in_pipe()
         was_open, self._stdin_open = self._stdin_open, False
         if was_open and not self._stopping and not self.process.ended.is_set():
             self.recorder.add(Diagnostic, what="stdin-closed", detail="the server closed its stdin")
 
     def _close_stdin(self) -> None:
+        if self._stdin_open and self.traffic()[0] and not self.process.ended.is_set():
+            self.recorder.add(Diagnostic, what="closing", detail="its stdin was closed")
         self._stdin_open = False
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.abort()  # what it has not read it will not read
@@ -246,9 +274,14 @@ class Stdio:
         else:
             self._loop.call_later(EXIT_DRAIN_S, self._leader_gone)
 
+    @property
+    def ended(self) -> str:
+        """How the leader ended, in words; it has."""
+        return f"the server ended with {describe_code(self.process.code or 0)}"
+
     def _leader_gone(self) -> None:
         if not self._stopping:
-            self._die(f"the server ended with {describe_code(self.process.code or 0)}")
+            self._die(self.ended)
 
     def _die(self, why: str) -> None:
         if not self.dead:
@@ -273,6 +306,8 @@ class Stdio:
                 if not self._splitter.cut:
                     await self._stdout_end.wait()
                 await self._stderr_end.wait()
+            if self.leftovers is not None:
+                how = dataclasses.replace(how, orphans=(*how.orphans, *await self.leftovers()))
             for reader in self._readers:
                 reader.close()
             self.exit = how

@@ -33,7 +33,7 @@ __all__ = ["CONFIRM_TOKEN", "Bench", "run_cases"]
 
 CONFIRM_TOKEN = re.compile(r'confirm_token=\\?"([0-9a-f]+)\\?"')
 
-Verdict = Literal["ok", "stopped", "timed-out", "died", "unresolved"]
+Verdict = Literal["ok", "stopped", "timed-out", "died", "unresolved", "untouched"]
 _HOW: Mapping[Verdict, Literal["completed", "stopped", "timed-out", "died"]] = {
     "ok": "completed",
     "stopped": "stopped",
@@ -140,14 +140,22 @@ async def _run_case(run: _Case) -> None:
 
 
 async def _run_step(run: _Case, step: StepSpec, ref: StepRef) -> Verdict:
-    """A step with its retries."""
+    """A step with its retries.
+
+    The first step of a case gets a fresh server, once, if the one before it had ended without reading the step.
+    """
     again = step.eventually
     until = time.monotonic() + again.timeout_s if again is not None else 0.0
     attempt = 1
     while True:
         here = StepRef(suite=ref.suite, case=ref.case, phase=ref.phase, index=ref.index, attempt=attempt)
         retry = again is not None and time.monotonic() + again.every_s < until
-        verdict = await _attempt(run, step, here, retry=retry)
+        fresh = attempt == 1 and ref.index == 0 and ref.phase == "step"
+        verdict = await _attempt(run, step, here, retry=retry, fresh=fresh)
+        if verdict == "untouched":
+            await run.bench.restart(f"it ended before {run.suite}/{run.case.id}")
+            attempt += 1
+            continue
         if verdict is not None:
             return verdict
         assert again is not None
@@ -155,8 +163,12 @@ async def _run_step(run: _Case, step: StepSpec, ref: StepRef) -> Verdict:
         attempt += 1
 
 
-async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool) -> Verdict | None:
-    """One attempt; None: its expectation was not met, and there is time for another."""
+async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fresh: bool) -> Verdict | None:
+    """One attempt; None: its expectation was not met, and there is time for another.
+
+    Args:
+        fresh: Nothing of the case is lost with the server.
+    """
     recorder = run.bench.recorder
     timeout_s = step.timeout_s if step.timeout_s is not None else run.call_timeout_s
     try:
@@ -173,6 +185,8 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool) -> 
     except TimedOut as error:
         return _ended(recorder, ref, "timed-out", str(error), "timed-out")
     except Died as error:
+        if fresh and error.untouched:
+            return _ended(recorder, ref, "retried", f"not read: {error}", "untouched")
         return _ended(recorder, ref, "died", str(error), "died")
     except ValueError as error:
         return _ended(recorder, ref, "unresolved", f"the arguments are no JSON: {error}", "unresolved")

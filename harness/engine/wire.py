@@ -2,8 +2,9 @@
 
 Handshake era: `initialize`, then plain requests; the server may send requests of its own. Modern era: every request
 bears its protocol version, client and capabilities in `_meta`; a server that needs something answers `input_required`,
-and the request is sent again under a new id with the answers. Ids are integers and strings by turns, 0 is the first.
-Whatever comes that cannot be used is skipped: it is recorded already, and judged elsewhere.
+and the request is sent again under a new id with the answers. Ids are integers and strings by turns; the first is 1
+and the second 0, so that a server which takes 0 for no id can begin, and what it does with 0 is seen apart. Whatever
+comes that cannot be used is skipped: it is recorded already, and judged elsewhere.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import anyio
 
 from harness import __version__
 from harness.engine.forms import form_content
 from harness.engine.stdio import PipeClosed, Stdio
+from harness.model.frame import message_in
 from harness.model.outcome import cut
 from harness.model.plan import Action, Elicit, Era
 from harness.model.transcript import Diagnostic, StepRef
@@ -35,7 +39,6 @@ __all__ = [
     "Refused",
     "TimedOut",
     "WireSession",
-    "message_in",
 ]
 
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first; the first is offered
@@ -44,6 +47,8 @@ DISCOVER_TIMEOUT_S = 10.0
 INPUT_ROUNDS = 10  # how often one request may come back for input
 MAX_PAGES = 500
 STATE_ONLY_WAIT_S = 0.1  # before the next round where the server wants nothing but time
+CLOSING_S = 0.25  # from the close of its stdin to the end of a process that ends
+MAX_CHILDREN = 5  # that are named
 FRAMED_WAIT_S = 1.0  # how long we wait on where stdout begins with a Content-Length header
 
 METHOD_NOT_FOUND = -32601
@@ -59,15 +64,24 @@ _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 
 class TimedOut(Exception):
-    """No answer in time; `label` is the request's."""
+    """No answer in time; `label` is the request's, `id` its id."""
 
-    def __init__(self, label: str, seconds: float) -> None:
+    def __init__(self, label: str, seconds: float, id: int | str) -> None:  # noqa: A002 - it is called so
         super().__init__(f"no answer to {label} within {seconds:g} s")
         self.label = label
+        self.id = id
 
 
 class Died(Exception):
-    """No answer can come any more: the server has ended, or was stopped; the message says why."""
+    """No answer can come any more: the server has ended, or was stopped; the message says why.
+
+    Attributes:
+        untouched: The server ended without having read anything of the request, or before it was sent.
+    """
+
+    def __init__(self, why: str, *, untouched: bool = False) -> None:
+        super().__init__(why)
+        self.untouched = untouched
 
 
 class NotSpoken(Exception):
@@ -107,6 +121,7 @@ class WireSession:
 
     Args:
         elicit: How elicitations are answered; None declares no such capability.
+        zero: Whether a request may have the id 0.
     Attributes:
         answered: Whether the server has answered any request.
         server_info: As it gave it.
@@ -114,7 +129,7 @@ class WireSession:
         capabilities: As the server declared them.
     """
 
-    def __init__(self, stdio: Stdio, *, era: Era, elicit: Elicit | None) -> None:
+    def __init__(self, stdio: Stdio, *, era: Era, elicit: Elicit | None, zero: bool = True) -> None:
         self.era = era
         self.elicit = elicit
         self.client_capabilities: dict[str, Any] = {} if elicit is None else {"elicitation": {"form": {}}}
@@ -125,7 +140,9 @@ class WireSession:
         self._stdio = stdio
         self._recorder = stdio.recorder
         self._loop = asyncio.get_running_loop()
-        self._next = 0
+        self._ids = _ids(zero)
+        self._starts: dict[int | str, int] = {}  # id -> where in the bytes of stdin its request begins
+        self._launched: Mapping[int, str] = {}  # what there was of the server's children when the session began
         self._waiting: dict[int | str, asyncio.Future[Mapping[str, Any]]] = {}
         self._unanswered: dict[int | str, str] = {}  # id -> label; also those that we have given up
         self._labels: tuple[str, ...] = ()
@@ -158,6 +175,7 @@ class WireSession:
             await self._discover(timeout_s)
         else:
             await self._initialize(timeout_s)
+        self._launched = self._stdio.process.family()
 
     async def _initialize(self, timeout_s: float) -> None:
         params = {
@@ -177,7 +195,10 @@ class WireSession:
         self.capabilities = _mapping(result.get("capabilities"))
         self.server_info = _mapping(result.get("serverInfo"))
         if self.protocol not in HANDSHAKE_VERSIONS:
-            raise Refused(f"the server answered initialize with protocol version {cut(self.protocol, 60)}")
+            raise Refused(
+                f"the server answered initialize with protocol version {cut(self.protocol, 60)}, which mcp-rollcall "
+                f"does not speak in this era ({', '.join(HANDSHAKE_VERSIONS)}): the server was not tested"
+            )
         self.notify("notifications/initialized")
 
     async def _discover(self, timeout_s: float) -> None:
@@ -229,28 +250,29 @@ class WireSession:
             Died: No answer can come.
             ValueError: The parameters are no JSON (NaN, for one); nothing was sent.
         """
-        key: int | str = self._next if self._next % 2 == 0 else str(self._next)
+        if self._stdio.dead or self._stdio.process.look():
+            raise Died(self._stdio.dead or self._stdio.ended, untouched=self._stdio.process.ended.is_set())
+        key = next(self._ids)
         body: dict[str, Any] = {"jsonrpc": "2.0", "id": key, "method": method}
         if self.era == "modern":
             body["params"] = {"_meta": self._meta, **(params or {})}
         elif params:
             body["params"] = params
         line = _encoded(body)
-        if self._stdio.dead:
-            raise Died(self._stdio.dead)
-        self._next += 1
         future: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self._waiting[key] = future
         self._unanswered[key] = label
         self._labels = (*self._labels, label)
         self._step = step
-        self._send(line, label, step, number)
+        self._starts[key] = self._stdio.sent_bytes
+        await self._send(key, line, label, step, number)
         timer = self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, timeout_s, step)
         try:
             return await future
         finally:
             timer.cancel()
             self._waiting.pop(key, None)
+            self._starts.pop(key, None)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Sends a notification; a closed stdin is no error."""
@@ -290,9 +312,13 @@ class WireSession:
         for count in range(INPUT_ROUNDS + 1):
             left = deadline - time.monotonic()
             current = number + count
-            message = await self.request(
-                method, {**params, **more}, label=label, timeout_s=left, step=step, number=current
-            )
+            try:
+                message = await self.request(
+                    method, {**params, **more}, label=label, timeout_s=left, step=step, number=current
+                )
+            except Died as error:
+                error.untouched = error.untouched and current == 1  # an earlier round was read
+                raise
             result = message.get("result")
             if self.era != "modern" or not isinstance(result, Mapping) or result.get("resultType") != "input_required":
                 return Final(message=message, round=current)
@@ -358,6 +384,8 @@ class WireSession:
 
     def _answer(self, message: Mapping[str, Any]) -> None:
         key = self._known(message.get("id"))
+        if key is None and message.get("id") is None and list(self._unanswered) == [0]:
+            key = 0  # it takes 0 for no id; that is judged
         if key is None:
             return
         label = self._unanswered.pop(key)
@@ -430,13 +458,19 @@ class WireSession:
     def _traffic(self) -> tuple[tuple[str, ...], str | None]:
         return self._labels, self._last
 
-    def _send(self, line: bytes, label: str, step: StepRef | None, number: int) -> None:
+    async def _send(self, key: int | str, line: bytes, label: str, step: StepRef | None, number: int) -> None:
         self._recorder.sent(line, label, step, number)
         self._last = label
         try:
             self._stdio.send(line)
         except PipeClosed:
-            raise Died("the server closed its stdin") from None
+            self._waiting.pop(key)
+            with anyio.move_on_after(CLOSING_S):  # a process that ends closes its pipes first
+                await self._stdio.process.ended.wait()
+            if not self._stdio.process.ended.is_set():
+                raise Died("the server closed its stdin") from None
+            self._recorder.add(Diagnostic, what="not-read", detail=label, step=step)
+            raise Died(self._stdio.ended, untouched=True) from None
 
     def _send_quietly(self, line: bytes, label: str) -> None:
         if self._stdio.dead or self._stdio.exit is not None:
@@ -459,79 +493,41 @@ class WireSession:
             self._recorder.add(
                 Diagnostic, what="partial-line", detail=_broken(self._stdio.unfinished, label), step=step
             )
+        self._children(step)
         if method not in ("initialize", "server/discover"):
             self.notify("notifications/cancelled", {"requestId": key, "reason": f"no answer within {timeout_s:g} s"})
-        future.set_exception(TimedOut(label, timeout_s))
+        future.set_exception(TimedOut(label, timeout_s, key))
+
+    def _children(self, step: StepRef | None) -> None:
+        """Notes what runs under the server that was not there when the session began."""
+        if not self.answered:
+            return
+        found = self._stdio.process.children(self._launched)
+        for what, some in (("children", found), ("shares-stdin", [child for child in found if child.reads])):
+            if some:
+                detail = "; ".join(cut(child.command, 200) for child in some[:MAX_CHILDREN])
+                self._recorder.add(Diagnostic, what=what, detail=detail, step=step)
 
     def _dead(self, why: str) -> None:
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(Died(why))
-
-
-def message_in(line: bytes) -> Mapping[str, Any] | None:
-    """The message in a line, None if there is none that could be used.
-
-    One that is nested too deeply to be parsed comes without its result.
-    """
-    try:
-        value = json.loads(line)
-    except RecursionError:
-        return _shallow(line)
-    except UnicodeDecodeError:
-        return None
-    except ValueError:
-        if line.count(b"0") + line.count(b"1") < 100:  # an integer with more digits than int() takes is JSON
-            return None
-        try:
-            value = json.loads(line, parse_int=_long_int)
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, Mapping) else None
-
-
-def _long_int(digits: str) -> int | float:
-    return int(digits) if len(digits) < 4000 else float("inf")
-
-
-def _shallow(line: bytes) -> Mapping[str, Any] | None:
-    """The top-level members of an object whose values are scalars; others become None. Linear, without recursion."""
-    members: dict[str, Any] = {}
-    depth, key, at = 0, None, 0
-    scan = json.JSONDecoder().raw_decode
-    text = line.decode("utf-8", "replace")
-    while at < len(text):
-        char = text[at]
-        if char == '"':
-            try:
-                value, end = scan(text, at)
-            except ValueError:
-                return None
-            rest = text[end : end + 20].lstrip()
-            if depth == 1 and rest.startswith(":") and key is None:
-                key = str(value)
-                at = text.index(":", end) + 1
+        ended = self._stdio.process.ended.is_set() and self._stdio.exit is None
+        for key, future in self._waiting.items():
+            if future.done():
                 continue
-            if depth == 1 and key is not None:
-                members[key] = value
-            at = end
-            continue
-        if char in "[{":
-            if depth == 1 and key is not None:
-                members[key] = None
-            depth += 1
-        elif char in "]}":
-            depth -= 1
-        elif char == "," and depth == 1:
-            key = None
-        elif depth == 1 and key is not None and key not in members and (char.isdigit() or char in "-tfn"):
-            try:
-                members[key], at = scan(text, at)
-            except ValueError:
-                return None
-            continue
-        at += 1
-    return members
+            untouched = ended and self._stdio.unread_from(self._starts[key])
+            if untouched:
+                self._recorder.add(Diagnostic, what="not-read", detail=self._unanswered[key], step=self._step)
+            future.set_exception(Died(why, untouched=untouched))
+
+
+def _ids(zero: bool) -> Iterator[int | str]:
+    """1, 0, "2", 3, "4", 5, …: no two of them are equal in print."""
+    yield 1
+    if zero:
+        yield 0
+    number = 2
+    while True:
+        yield number if number % 2 else str(number)
+        number += 1
 
 
 def _encoded(message: Mapping[str, Any]) -> bytes:

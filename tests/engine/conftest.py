@@ -150,6 +150,7 @@ def play(tmp_path, scope):
         stack=None,
         masker=None,
         built=None,
+        probe=False,
     ):
         profile = ProfileSpec(name="plain", elicit=elicit)
         project = ProjectSpec(
@@ -190,6 +191,7 @@ def play(tmp_path, scope):
             masker=masker or Masker(),
             evidence=tmp_path / "evidence",
             progress=Silent(),
+            probe=probe,
         )
         played = Played(record, (), run_folder(tmp_path / "evidence", run.key), run, project)
         found = read_evidence(tmp_path / "evidence", played.plan).found

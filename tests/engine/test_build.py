@@ -1,5 +1,6 @@
 """Building: real commands, real virtual environments. Ours, with U032, U064 and U066."""
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from harness.engine.build import build, fingerprint, state_folder
 from harness.engine.python import find_interpreter, interpreters
 from harness.engine.scope import open_scope
 from harness.errors import BuildError, ConfigError
-from harness.model.plan import Place, ProjectSpec, ServerSpec
+from harness.model.plan import Place, ProjectSpec, ServerSpec, SuiteSpec
 from harness.model.progress import Silent
 
 pytestmark = pytest.mark.anyio
@@ -255,3 +256,26 @@ async def test_npm_ci_without_a_lock_file_has_a_remedy(tmp_path):
 async def test_warnings_of_a_build_are_at_hand(tmp_path):
     spec = project(tmp_path, sh("echo fine; echo 'npm warn EBADENGINE Unsupported engine'"), command=("python3", "-V"))
     assert (await built(spec)).warnings() == "npm warn EBADENGINE Unsupported engine"
+
+
+async def test_secrets_of_the_caller_do_not_stay_in_the_log(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "tweet-tweet-1")
+    monkeypatch.setenv("PLAIN", "chirp-chirp-2")
+    spec = project(tmp_path, sh("echo $MY_TOKEN $PLAIN ${env.PLAIN}; false"))
+    with pytest.raises(BuildError) as caught:
+        await built(spec)
+    (log,) = (tmp_path / ".rollcall/builds").glob("*/build.log")
+    for text in (log.read_text(), caught.value.message, caught.value.log, caught.value.hint):
+        assert "tweet-tweet-1" not in text
+        assert "chirp-chirp-2" not in text
+
+
+async def test_a_changed_suite_is_no_reason_to_build_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text("a")
+    suite = SuiteSpec(id="s", cases=(), place=Place(file="s.toml"))
+    spec = dataclasses.replace(project(tmp_path, sh("true")), suites=(suite,))
+    before = fingerprint(spec)
+    (tmp_path / "s.toml").write_text("b")
+    (tmp_path / "harness.toml").write_text("c")
+    assert fingerprint(spec) == before

@@ -143,3 +143,27 @@ def test_old_attempts_are_removed_and_unfinished_ones_are_left(tmp_path):
     left = sorted(path.name for path in run_folder(tmp_path, key).iterdir())
     assert len(left) == KEPT_ATTEMPTS + 1
     assert unfinished.folder.name in left
+
+
+def test_an_attempt_of_fewer_cases_never_stands_before_a_whole_one(tmp_path):
+    """Else `integration -k one` after a red run would make `judge` green."""
+    from harness.engine.evidence import Attempt, read_evidence
+    from harness.model.plan import CaseSpec, Cell, Place, Plan, ProfileSpec, Run, RunKey
+    from harness.model.transcript import RunRecord
+
+    key = RunKey(server="s", backend="none", era="modern", profile="plain")
+    place = Place(file="s.toml")
+    cases = tuple(("s", CaseSpec(id=name, steps=(), place=place)) for name in ("one", "two"))
+    run = Run(
+        key=key, roles=(), runtime=None, profile=ProfileSpec(name="plain"), eras_probed=False, cases=cases,
+        selected=("s/one", "s/two"), fingerprint="f",
+    )  # fmt: skip
+    plan = Plan(
+        projects=(), cells=(Cell(server="s", backend="none", roles=(), runs=(run,)),), exemptions=(), servers=("s",)
+    )
+    whole = Attempt.create(tmp_path, key)
+    whole.finish(RunRecord(key=key, plan="f", runtime=None, outcome="finished", cases=("s/one", "s/two")))
+    part = Attempt.create(tmp_path, key)
+    part.finish(RunRecord(key=key, plan="f", runtime=None, outcome="finished", cases=("s/one",)))
+    assert read_evidence(tmp_path, plan).found[0].folder == str(whole.folder)
+    assert read_evidence(tmp_path, plan, chosen={key: part.folder}).found[0].folder == str(part.folder)

@@ -1,12 +1,13 @@
 """The guard: where a server may be pointed. Ours; the classifier's cases are the field's."""
 
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.guard import check_targets, is_loopback, numeric_host
+from harness.engine.guard import MAX_VALUE_CHARS, check_targets, is_loopback, numeric_host
 
 HANDED_OUT = (("127.0.0.1", 6379), ("127.0.0.1", 49153))
 
@@ -138,6 +139,36 @@ GOOD = [
     ({"JSON": '{"url":"http://127.0.0.1:6379/x","n":[1,2]}'}, ()),
     ({"A": "3.11"}, ()),
     ({}, ("3.11",)),
+    ({"IMAGE": "node:22"}, ()),
+    ({"IMAGE": "eclipse-temurin:21"}, ()),
+    ({"MODEL": "anthropic.claude-3-5-sonnet-20241022-v2:0"}, ()),
+    ({"TAGS": "release:2025"}, ()),
+    ({"A": "is:open created:2024"}, ()),
+    ({"LIMITS": "upload:5000"}, ()),
+    ({"A": "sha256:1234"}, ()),
+    ({"A": "a::1"}, ()),
+    ({"A": "01:02:03:04:05:06:07:08"}, ()),
+    ({"A": "2024-01-01T12:25"}, ()),
+    ({"FROM_ADDRESS": "me@example.org"}, ()),
+    ({"CONTRACT_ADDRESS": "0xdAC17F958D2ee523a2206206994597C13D831ec7"}, ()),
+    ({"AUTH_TRUST_HOST": "1"}, ()),
+    ({"SSL_VERIFYHOST": "0"}, ()),
+    ({"USE_LOCALHOST": "1"}, ()),
+    ({"BASE_URL": "/", "PUBLIC_URL": "/"}, ()),
+    ({"RABBITMQ_VHOST": "/"}, ()),
+    ({"NODES": "3"}, ()),
+    ({"MCP_SERVER": "memory"}, ()),
+    ({"PORT": "3000", "SERVER_PORT": "3000", "LISTEN_PORT": "1", "METRICS_PORT": "9090", "DEBUG_PORT": "5678"}, ()),
+    ({"REDIS_PORT": "6379", "TRANSPORT": "1"}, ()),
+    ({"U": "postgresql://u:p@127.0.0.1:6379/db?sslmode=disable&application_name=x"}, ()),
+    ({"U": "postgresql://127.0.0.1:6379/db?host=127.0.0.1&port=49153"}, ()),
+    ({"U": "jdbc:sqlserver://127.0.0.1:6379;databaseName=x"}, ()),
+    ({"C": "Server=127.0.0.1,6379;Database=x"}, ()),
+    ({"C": '{"redis":{"host":"127.0.0.1","port":6379,"timeout":3000}}'}, ()),
+    ({"U": "['http://127.0.0.1:6379', 'http://127.0.0.1:49153']"}, ()),
+    ({"Y": "url: http://127.0.0.1:6379/\nname: x"}, ()),
+    ({}, ("sh", "-c", 'exec x --url "http://127.0.0.1:6379/" -h 127.0.0.1:6379')),
+    ({}, ("-rredis://127.0.0.1:6379", "-la", "--verbose")),
     (
         {},
         (
@@ -272,6 +303,89 @@ BAD = [
     ({"A": "0x7f000001:6379"}, ()),
     ({"A": "0x7f.0.0.1"}, ()),
     ({"A": "::ffff:127.0.0.1"}, ()),
+    # parameters of a good URL
+    ({"U": "postgresql://127.0.0.1:6379/db?host=prod"}, ()),
+    ({"U": "postgresql://127.0.0.1:6379/db?%68ost=prod"}, ()),
+    ({"U": "postgresql://127.0.0.1:6379/db?hostaddr=10.0.0.5"}, ()),
+    ({"U": "postgresql://127.0.0.1:6379/db?port=5432"}, ()),
+    ({"U": "postgresql://127.0.0.1:6379/db?service=prod"}, ()),
+    ({"U": "postgresql://127.0.0.1:6379/db?options=-hprod"}, ()),
+    ({"U": "mysql://127.0.0.1:6379/db?unix_socket=/run/x"}, ()),
+    ({"U": "mysql://127.0.0.1:6379/db#host=prod"}, ()),
+    ({"U": "jdbc:sqlserver://127.0.0.1:6379;serverName=prod"}, ()),
+    ({"U": "mongodb+srv://127.0.0.1:6379"}, ()),
+    # arguments that begin with a dash
+    ({}, ("-rredis://prod",)),
+    ({}, ("-h10.1.2.3",)),
+    ({}, ("-hprod.example.com",)),
+    ({}, ("--db:redis://prod",)),
+    ({}, ("--x=redis://prod",)),
+    ({}, ("--redis-host:prod",)),
+    ({}, ("-redis-host", "prod")),
+    ({}, ("-Dredis.host=prod",)),
+    ({}, ("--set", "redis.host=prod")),
+    ({}, ("--redis-port", "1234")),
+    # a shell's words
+    ({}, ("sh", "-c", "export REDIS_HOST=prod; x")),
+    ({}, ("sh", "-c", "A=1 REDIS_HOST=prod x")),
+    ({}, ("sh", "-c", "x --host prod")),
+    ({}, ("sh", "-c", "sh -c 'x --host prod'")),
+    ({}, ("sh", "-c", "REDIS_PORT=1234 x")),
+    # characters at which some parsers stop
+    *(({"U": f"redis://127.0.0.1:6379{odd}@prod/0"}, ()) for odd in "|'`<>\" \t\n;,{^"),
+    ({"U": "'http://127.0.0.1:6379'@prod/"}, ()),
+    ({"U": "http:/\t/prod/"}, ()),
+    ({"U": "redis:\\\\prod"}, ()),
+    ({"U": "\\\\prod\\share"}, ()),
+    # schemes with a host
+    ({"DB": "sqlite+libsql://prod.turso.io?secure=true"}, ()),
+    ({"DB": "libsql:prod.turso.io"}, ()),
+    ({"DB": "memory+redis://prod"}, ()),
+    ({"DB": "sqlite://prod"}, ()),
+    ({"DB": "duckdb:md:prod"}, ()),
+    # pairs
+    ({"A": "tcp:prod:6379"}, ()),
+    ({"A": "amqp:prod:5672"}, ()),
+    ({"A": "/prod.example.com:6379"}, ()),
+    ({"A": "prod:6379-slave"}, ()),
+    ({"A": "prod:5432:db"}, ()),
+    ({"A": "127.0.0.1:6379.example.com"}, ()),
+    ({"A": "127.0.0.1:006379"}, ()),
+    ({"A": "broker.firma.rs:9092"}, ()),
+    ({"A": "broker.sh:9092"}, ()),
+    ({"A": "cache:6379"}, ()),
+    ({"A": "prod-index:9200"}, ()),
+    ({"A": "prod-redis:16379"}, ()),
+    ({"A": "user%40prod.example.com:6379"}, ()),
+    ({"MQ_BROKER": "prod:1"}, ()),
+    # JSON and kin
+    ({"C": '{"host":"prod","port":6379}'}, ()),
+    ({"C": '{"host":"127.0.0.1","port":1234}'}, ()),
+    ({"C": '{"host":"prod","host":"127.0.0.1","port":6379}'}, ()),
+    ({"C": '{"u":"redis:\\/\\/prod"}'}, ()),
+    ({"C": '{"u":"redis:\\u002f\\u002fprod"}'}, ()),
+    ({"C": r"x=redis:\/\/prod"}, ()),
+    ({"C": '{"redis_port":1234}'}, ()),
+    ({"C": "host: prod\nport: 6379"}, ()),
+    ({"DSN2": "host=prod"}, ()),
+    ({"JAVA_OPTS": "-Xmx1g -Dredis.host=prod"}, ()),
+    # names
+    ({"REDIS_PORT": "1234"}, ()),
+    ({"PGPORT": "5432"}, ()),
+    ({"FOO_PORT": "5432"}, ()),
+    ({"REDIS_HOST": "", "REDIS_PORT": "6379"}, ()),
+    ({"REDIS_HOSTS": "prod"}, ()),
+    ({"REDIS_HOSTS": "127.0.0.1:6379,prod"}, ()),
+    ({"BROKERS": "prod"}, ()),
+    ({"SERVERS": "a,b"}, ()),
+    ({"ES_URLS": "prod"}, ()),
+    ({"ENDPOINTS": '["prod"]'}, ()),
+    ({"NODES": "a,b"}, ()),
+    ({"P_HOST_2": "prod"}, ()),
+    ({"redisHost": "prod"}, ()),
+    ({"NO_PROXY": "redis://prod"}, ()),
+    ({"CURL": "https://prod"}, ()),
+    ({"A": "path=/var/run/x.sock"}, ()),
 ]
 
 
@@ -283,6 +397,37 @@ def test_what_is_no_target_or_one_of_ours_is_let_through(env, argv):
 @pytest.mark.parametrize(("env", "argv"), BAD, ids=str)
 def test_everything_else_is_refused(env, argv):
     assert judge(env, argv) != ()
+
+
+@pytest.mark.parametrize("name", ["localhost", "a.localhost", "127.0.0.1", "0x7f.1", "2130706433", "::1", "0"])
+def test_a_service_cannot_be_called_like_this_machine(name):
+    said = check_targets(
+        {"A": f"http://{name}:5432/"}, (), allowed=HANDED_OUT, own_port=None, names=(name,), folders=()
+    )
+    assert said != ()
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{"A": "redis://hunter2"}, {"A": "redis://me:hunter2@hunter2:1/hunter2"}, {"A_HOST": "hunter2"},
+     {"A": "hunter2.example:80"}, {"A": '{"host":"hunter2"}'}, {"A": "host=hunter2"}, {"A": "file:///hunter2"}],
+)  # fmt: skip
+def test_no_message_holds_a_piece_of_a_value(env):
+    said = judge(env, ("--x=redis://hunter2", "-rredis://hunter2", "sh", "-c", "x --host hunter2"))
+    assert len(said) >= 4
+    assert "hunter2" not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["://" * 60_000, "http://" * 30_000, "a.b:1 " * 30_000, "a" * 200_000, "1." * 100_000, "a=b " * 50_000,
+     "[" * 200_000, "x" * (MAX_VALUE_CHARS + 1)],
+    ids=range(8),
+)  # fmt: skip
+def test_no_value_takes_long(text):
+    began = time.perf_counter()
+    judge({"A_URL": text, "B": text})
+    assert time.perf_counter() - began < 10
 
 
 @pytest.mark.parametrize(

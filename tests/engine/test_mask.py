@@ -74,9 +74,28 @@ def test_any_secret_in_any_string_leaves_json_as_json(secret, before, after):
     json.loads(masked)
 
 
-@pytest.mark.parametrize("value", ["true", "FALSE", "null", "4096", "0.5", "1e6", "abc", ""])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "true",
+        "FALSE",
+        "null",
+        "4096",
+        "0.5",
+        "1e6",
+        "abc",
+        "",
+        "tools",
+        "result",
+        "postgres",
+        "inputSchema",
+        "tools/list",
+        "2.0",
+        "admin1",
+    ],
+)
 def test_common_values_are_no_secrets_whatever_their_variable_is_called(value):
-    """MAX_TOKENS=4096 must not blank out every 4096."""
+    """MAX_TOKENS=4096 must not blank out every 4096, nor APP_SECRET=tools the list of tools."""
     assert Masker([value]).text(f'{{"x": {value or 1}}}') == f'{{"x": {value or 1}}}'
 
 
@@ -95,7 +114,7 @@ def test_values_too_short_to_be_secrets_are_left():
 
 
 def test_structures_are_masked_in_keys_and_values():
-    assert Masker(["hunter22"]).json({"hunter22": ["x hunter22", 7]}) == {"********": ["x ********", 7]}
+    assert Masker(["hunter2222"]).json({"hunter2222": ["x hunter2222", 7]}) == {"**********": ["x **********", 7]}
 
 
 @pytest.mark.parametrize(

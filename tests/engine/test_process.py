@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import textwrap
@@ -79,6 +80,28 @@ async def test_what_is_left_is_found_by_group_environment_and_descent(start, lea
     how = await ended(process)
     assert [orphan.command for orphan in how.orphans if "sleep 300" in orphan.command]
     assert all(not os.path.exists(f"/proc/{orphan.pid}/cmdline") or _dead(orphan.pid) for orphan in how.orphans)
+
+
+@pytest.mark.anyio
+async def test_a_daemon_that_shed_everything_is_told_from_the_daemon_of_another_server(tmp_path):
+    """P03e: two servers at once; each one's daemon has no parent, group, session or environment of it."""
+    shed = "(setsid env -i sh -c 'sleep $0 & exit' {} >/dev/null 2>&1 &) ; sleep 0.3; echo; read line; exit 0"
+    both = []
+    for name, seconds in (("a", "311"), ("b", "312")):
+        env = {"PATH": "/usr/bin:/bin", "MARK": f"{tmp_path}/{name}/"}
+        argv = ("sh", "-c", shed.format(seconds))
+        both.append(start_process(argv, cwd=tmp_path, env=env, marker=f"{tmp_path}/{name}/"))
+    with anyio.fail_after(5):
+        for process in both:
+            while not select.select([process.pipes[1]], [], [], 0)[0]:
+                await anyio.sleep(0.01)
+    first = await ended(both[0])
+    assert [orphan.command for orphan in first.orphans] == ["sleep 311"]
+    assert _running("sleep 312", 0)
+    second = await ended(both[1])
+    assert [orphan.command for orphan in second.orphans] == ["sleep 312"]
+    with subprocess.Popen(["cat", "/proc/self/limits"], stdout=subprocess.PIPE) as plain:
+        assert b"Max file locks            unlimited" in plain.stdout.read(), "nobody else bears a mark"
 
 
 @pytest.mark.anyio

@@ -1,8 +1,10 @@
 """Whole runs of the fixture servers, judged by their transcripts alone."""
 
 import json
+import os
 import sys
 import time
+from pathlib import Path
 
 import anyio
 import pytest
@@ -46,7 +48,7 @@ async def test_the_good_server_is_driven_to_the_end_in_both_eras(play, make, era
     ids = [
         message["id"] for text in played.sent if (message := _json(text)) and "method" in message and "id" in message
     ]
-    assert ids[0] == 0
+    assert ids[:3] == [1, 0, "2"], "what takes 0 for no id can begin"
     assert {type(item) for item in ids} == {int, str}
     assert any("hé ★" in text for text in played.sent), "raw UTF-8 is sent"
     assert [event.n for event in played.events] == list(range(1, len(played.events) + 1))
@@ -75,7 +77,7 @@ async def test_the_expected_order_of_events_in_one_step(play, make):
     kinds = [type(event) for event in played.events if isinstance(event, StepStarted | Sent | Received | StepEnded)]
     begin = kinds.index(StepStarted)
     assert kinds[begin : begin + 4] == [StepStarted, Sent, Received, StepEnded]
-    received = played.of(Received)[-2 if _json(played.lines[-1]).get("id") is None else -3]
+    received = played.of(Received)[-1]
     assert received.in_flight == ("tools/call echo",)
 
 
@@ -144,13 +146,24 @@ async def test_an_id_of_another_type_still_ends_the_call(play):
 
 
 async def test_a_broken_line_is_tried_at_the_end_and_its_answer_is_on_record(play):
-    played = await play("error_with_old_id")
+    played = await play("error_with_old_id", probe=True)
     (probe,) = [event for event in played.of(Sent) if event.label == "probe/broken-json"]
     after = [event for event in played.of(Received) if event.n > probe.n]
     errors = [_json(event.body.text) for event in after if "error" in event.body.text]
-    calls = [_json(text)["id"] for text in played.sent if '"tools/call"' in text]
-    assert errors[0]["id"] == calls[-1]
+    pings = [_json(text)["id"] for text in played.sent if '"ping"' in text]
+    assert [error["id"] for error in errors] == pings
     assert played.record.outcome == "finished"
+    assert [transcript.name for transcript in played.transcripts] == ["server-1.jsonl", "probe-1.jsonl"]
+    assert not any(event.label == "probe/broken-json" for event in played.of(Sent, 0))
+
+
+@pytest.mark.parametrize("server", ["naive", "streaming", "crlf"])
+async def test_the_process_that_is_probed_costs_little_whatever_it_does(play, server):
+    began = time.monotonic()
+    played = await play(server, probe=True)
+    assert time.monotonic() - began < 4
+    assert played.cases == {"case-0": "completed"}
+    assert [gone.ended_by for gone in played.of(Exited, 0)] == ["stdin-close"]
 
 
 async def test_a_reply_whose_tail_is_missing_times_out_with_what_came(play):
@@ -267,6 +280,47 @@ async def test_a_call_without_answer_is_cancelled_and_the_rest_goes_on(play, mak
     assert played.cases == {"case-0": "timed-out", "case-1": "completed"}
 
 
+@pytest.mark.parametrize(
+    ("server", "children", "reading"), [("child_reads_to_the_end", "'cat'", True), ("good", "", 0)]
+)
+async def test_what_runs_under_a_server_that_hangs_is_noted(play, make, server, children, reading):
+    step = make.call("slow" if server == "good" else "echo", {"seconds": 60, "text": ""}, timeout_s=0.5)
+    played = await play(server, [(step,)])
+    notes = {event.what: event.detail for event in played.of(Diagnostic)}
+    assert notes.get("children", "") == children
+    assert ("shares-stdin" in notes) is bool(reading)
+    assert notes["closing"] == "its stdin was closed"
+
+
+async def test_the_launcher_of_a_server_is_none_of_its_children(play, make):
+    """The server itself runs under it, and has its stdin by right."""
+    command = ("sh", "-c", f"{sys.executable} good.py; exit 0")
+    played = await play("launched", [(make.call("slow", {"seconds": 60}, timeout_s=0.5),)], command=command)
+    assert not {"children", "shares-stdin"} & set(played.words)
+
+
+async def test_a_server_that_ends_after_its_answer_is_replaced_before_the_next_case(play):
+    played = await play("ends_after_answer", [(_echo(),)] * 5)
+    assert set(played.cases.values()) == {"completed"}
+    assert len(played.transcripts) == 5
+    open_ones = [gone.in_flight for gone in played.exits]
+    assert [list(labels) for labels in open_ones if labels] == [["tools/call echo"]] * played.words.count("not-read")
+
+
+async def test_a_case_does_not_begin_again_in_its_middle(play):
+    played = await play("ends_after_answer", [(_echo(), _echo()), (_echo(),)])
+    assert played.cases == {"case-0": "died", "case-1": "completed"}
+    assert played.ends.count("retried") == 0
+
+
+async def test_only_the_first_server_of_a_run_is_asked_with_the_id_0(play, make):
+    played = await play("takes_zero_for_none", [(_echo(),), (_echo(),)], call_timeout_s=0.5)
+    assert played.ends == ["answered", "answered"]
+    ids = [[_json(event.body.text).get("id") for event in played.of(Sent, index)] for index in range(2)]
+    assert 0 in ids[0]
+    assert 0 not in ids[1]
+
+
 async def test_a_case_has_a_time_of_its_own(play, make):
     step = make.call("slow", {"seconds": 0.4})
     played = await play("good", [make.case("slow", step, step, step, timeout_s=0.6), make.case("next", _echo())])
@@ -285,12 +339,16 @@ async def test_a_server_that_ignores_sigterm_too_is_killed(play):
     assert (gone.ended_by, gone.code) == ("kill", -9)
 
 
-@pytest.mark.parametrize("server", ["launcher", "daemon_child"])
-async def test_what_a_server_leaves_behind_is_found_named_and_killed(play, server):
+@pytest.mark.parametrize(
+    ("server", "left"),
+    [("launcher", "time.sleep(300)"), ("daemon_child", "time.sleep(300)"), ("daemon_cleared", "sleep 403")],
+)
+async def test_what_a_server_leaves_behind_is_found_named_and_killed(play, server, left):
     (gone,) = (await play(server)).exits
     assert gone.ended_by == "stdin-close"
     (orphan,) = gone.orphans
-    assert "time.sleep(300)" in orphan.command
+    assert left in orphan.command
+    assert not os.path.exists(f"/proc/{orphan.pid}") or _zombie(orphan.pid)
 
 
 async def test_a_launcher_hands_everything_through(play, tmp_path):
@@ -336,7 +394,7 @@ async def test_a_cancelled_run_writes_its_evidence(play, make, tmp_path, scope):
     assert json.loads(run_file.read_text())["outcome"] == "interrupted"
     assert (run_file.parent / "done").exists()
     lines = (run_file.parent / "server-1.jsonl").read_text().splitlines()
-    assert [json.loads(line)["e"] for line in lines][-3:] == ["case-ended", "stderr", "exited"]
+    assert [json.loads(line)["e"] for line in lines][-4:] == ["case-ended", "diagnostic", "stderr", "exited"]
 
 
 # --- eras -----------------------------------------------------------------------------------------
@@ -446,6 +504,10 @@ async def test_logs_of_the_stack_are_kept(play):
 
     played = await play("good", stack=Stack(values={}, versions={}, logs=logs))
     assert [path.read_bytes() for path in (played.folder / "logs").iterdir()] == [b"ready"]
+
+
+def _zombie(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def _json(text):

@@ -1,6 +1,5 @@
 """The wire session: frames that a server of the official SDK takes in both eras, and whatever raw servers do."""
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from harness.engine.mask import Masker
 from harness.engine.record import Recorder
 from harness.engine.stdio import open_stdio
-from harness.engine.wire import Died, NotSpoken, Refused, TimedOut, WireSession, message_in
+from harness.engine.wire import Died, NotSpoken, Refused, TimedOut, WireSession
 
 SERVERS = Path(__file__).parent.parent / "servers"
 SDK_SERVER = Path(__file__).parent / "sdk_server"
@@ -136,31 +135,3 @@ async def test_an_era_that_is_not_spoken_is_told_from_a_refusal(session):
         await (await session("banner", era="modern", opened=False)).open(timeout_s=5)
     with pytest.raises(Refused, match="Content-Length"):
         await (await session("content_length", opened=False)).open(timeout_s=5)
-
-
-# --- reading a line -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("line", [b"", b"[]", b"5", b"\xff", b"{", b"null", b'"x"', b"[" * 100_000])
-async def test_what_is_no_message_is_none(line):
-    assert message_in(line) is None or message_in(line) == {}
-
-
-async def test_a_deep_message_keeps_its_id():
-    deep = b'{"x":{"id":1},"jsonrpc":"2.0","result":' + b'{"id":[' * 50_000 + b"]}" * 50_000 + b',"id":"7\\"","n":12}'
-    assert message_in(deep) == {"x": None, "jsonrpc": "2.0", "result": None, "id": '7"', "n": 12}
-
-
-async def test_a_number_of_five_thousand_digits_is_json():
-    line = b'{"jsonrpc":"2.0","id":3,"result":{"n":' + b"1" * 5000 + b"}}"
-    assert message_in(line)["id"] == 3
-
-
-async def test_reading_a_line_is_linear():
-    line = json.dumps({"id": 1, "result": [{"a": "x" * 50}] * 200_000}).encode()
-    began = time.perf_counter()
-    json.loads(line)
-    whole = time.perf_counter() - began
-    began = time.perf_counter()
-    message_in(line)
-    assert time.perf_counter() - began < 5 * whole + 0.1

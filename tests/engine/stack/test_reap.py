@@ -102,6 +102,31 @@ def test_a_process_of_a_killed_harness_is_ended(tmpdir_of_ours, monkeypatch):
     assert reap().removed == ()
 
 
+def test_a_daemon_of_a_killed_harness_that_cleared_its_environment_is_ended(tmpdir_of_ours):
+    """P03e, and the harness was killed: its mark is all that tells whose it is."""
+    program = """
+import asyncio, sys
+from pathlib import Path
+from harness.engine.process import start_process
+from harness.engine.scope import open_scope
+async def main():
+    with open_scope() as scope:
+        home = scope.tmp / "server-1"
+        home.mkdir()
+        argv = ["sh", "-c", "(setsid env -i sleep 321 >/dev/null 2>&1 &); sleep 0.3; echo; sleep 1"]
+        process = start_process(argv, cwd=Path("/"), env={"PATH": "/usr/bin:/bin"}, marker=f"{home}/")
+        process.pipes[1].readline()
+        print(scope.run, flush=True)
+        await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    run = child.stdout.readline().strip()
+    end(child)
+    found = [item.name for item in reap().removed if item.run == run and item.kind == "process"]
+    assert [name for name in found if name.endswith("sleep 321")], found
+
+
 def test_a_zombie_is_dead(tmpdir_of_ours, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
     child, run, _ = start("process")

@@ -1,0 +1,6 @@
+"""A byte order mark before the first reply."""
+
+import raw
+
+raw.write(b"\xef\xbb\xbf")
+raw.serve()
