@@ -24,19 +24,21 @@ def cell(text: object) -> str:
 
 def checks() -> str:
     sys.path.insert(0, str(ROOT))
-    from harness.model.checks import CHECKS
+    from harness.model.checks import CHECKS, OFF_BY_DEFAULT, family_of
 
     out = [
         "# The checks\n",
         NOTE,
         "Severity `error` fails the run; `warning` is listed and fails it with `--strict`. `[checks]` in harness.toml\n"
         "lowers a whole family, and every report lists what was lowered. *Excused as* names the table of an\n"
-        "exemption; what has none cannot be excused.\n\n",
+        "exemption; what has none cannot be excused. *Off* are families that are judged only where `[checks]` names\n"
+        'them, e.g. `strict = "warning"`.\n\n',
         "| check | severity | fires on | excused as | source |\n|---|---|---|---|---|\n",
     ]
     for item in sorted(CHECKS.values(), key=lambda check: check.id):
         excused = f"`{item.exempt}`" if item.exempt else ""
-        out.append(f"| `{item.id}` | {item.severity} | {cell(item.fires)} | {excused} | {cell(item.source)} |\n")
+        off = " (off)" if family_of(item.id) in OFF_BY_DEFAULT else ""
+        out.append(f"| `{item.id}` | {item.severity}{off} | {cell(item.fires)} | {excused} | {cell(item.source)} |\n")
     return "".join(out)
 
 

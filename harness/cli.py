@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -295,7 +295,8 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
 
         interrupted = run_interruptible(work, on_interrupt=lambda cause: progress.note("interrupted", cause)).cause
     if judged:
-        return _judged(parsed, options, outcome, timings, today=today, interrupted=interrupted)
+        with _signals_wait():
+            return _judged(parsed, options, outcome, timings, today=today, interrupted=interrupted)
     errors = [*outcome.errors, *outcome.recorded_errors]
     for error in errors:
         _say(f"{error.kind} error: {error.server + ': ' if error.server else ''}{error.message}")
@@ -309,6 +310,28 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     if record:
         _say(f"{outcome.recorded} run(s) recorded, {len(outcome.not_run)} not")
     return code
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """The evidence is there and only the report is missing: the first signal waits for it, the second does not."""
+    import signal
+
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    came: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+        _say("the report is being written; once more ends it")
+
+    before = {number: signal.signal(number, handle) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _judge(parsed: argparse.Namespace) -> int:

@@ -10,7 +10,6 @@ import errno
 import json
 import os
 import shlex
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +17,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from traceback import format_exception
+
+from anyio import get_cancelled_exc_class
 
 from harness.config.load import Loaded, load
 from harness.config.plan import Selection, make_plan
@@ -89,8 +90,13 @@ class Outcome:
     recorded_errors: list[HarnessFailure] = field(default_factory=list)  # which the evidence holds too
     notes: list[str] = field(default_factory=list)
     not_run: dict[RunKey, str] = field(default_factory=dict)
-    recorded: int = 0
+    attempts: dict[RunKey, Path] = field(default_factory=dict)  # what this invocation recorded, and nobody else
     traceback: bool = False
+
+    @property
+    def recorded(self) -> int:
+        """How many runs gave evidence."""
+        return len(self.attempts)
 
     def add(self, error: BaseException, server: str = "") -> None:
         """Notes every error inside an error, each once."""
@@ -99,10 +105,10 @@ class Outcome:
             if failure not in self.errors:
                 self.errors.append(failure)
 
-    def take(self, record: RunRecord) -> None:
+    def take(self, record: RunRecord, attempt: Attempt) -> None:
         """Notes a run that gave evidence, with the errors in it."""
         self.not_run.pop(record.key, None)
-        self.recorded += 1
+        self.attempts[record.key] = attempt.folder
         for item in record.errors:
             kind = item.get("kind", "internal")
             failure = HarnessFailure(
@@ -115,6 +121,11 @@ class Outcome:
             )
             if failure not in self.recorded_errors:
                 self.recorded_errors.append(failure)
+
+    def take_what_there_is(self, key: RunKey, attempt: Attempt) -> None:
+        """Notes a run that was interrupted: what it recorded until then is evidence."""
+        self.not_run.pop(key, None)
+        self.attempts[key] = attempt.folder
 
     def give_up(self, runs: Sequence[Run], error: BaseException, *, evidence: Path, why: str) -> None:
         """Notes an error and the runs that it prevents, also in the evidence, for whoever judges elsewhere."""
@@ -225,6 +236,8 @@ def choose_runtimes(options: Options, loaded: Loaded) -> tuple[dict[str, Runtime
 
     found = probe()
     if found.available:
+        return {project.server.name: "docker" for project in with_roles}, ()
+    if wanted == "docker" and len(with_roles) < len(loaded.projects):  # the others run; these fail, each with the cause
         return {project.server.name: "docker" for project in with_roles}, ()
     if wanted == "docker":
         raise StackError(
@@ -340,25 +353,33 @@ async def _cell(
                 while waiting and untouched:
                     run = waiting.pop(0)
                     outcome.not_run[run.key] = "it was begun and not finished"
-                    record = await run_one(
-                        run,
-                        project,
-                        built=built,
-                        stack=stack,
-                        scope=scope,
-                        masker=masker,
-                        evidence=evidence,
-                        progress=progress,
-                    )
-                    outcome.take(record)
+                    attempt = Attempt.create(evidence, run.key)
+                    try:
+                        record = await run_one(
+                            run,
+                            project,
+                            built=built,
+                            stack=stack,
+                            scope=scope,
+                            masker=masker,
+                            evidence=evidence,
+                            progress=progress,
+                            attempt=attempt,
+                            probe=outcome.plan is not None and outcome.plan.is_first(run.key),
+                        )
+                    except get_cancelled_exc_class():
+                        outcome.take_what_there_is(run.key, attempt)
+                        raise
+                    outcome.take(record, attempt)
                     untouched = record.outcome == "not-spoken"
                     if untouched:  # nor will it be in another profile
                         same = [other for other in waiting if other.key.era == run.key.era]
                         for other in same:
                             waiting.remove(other)
                             again = dataclasses.replace(record, key=other.key, plan=other.fingerprint)
-                            Attempt.create(evidence, other.key).finish(again)
-                            outcome.take(again)
+                            place = Attempt.create(evidence, other.key)
+                            place.finish(again)
+                            outcome.take(again, place)
         except Exception as error:
             outcome.give_up(waiting, error, evidence=evidence, why="its stack could not be stood up")
             waiting.clear()
@@ -379,7 +400,7 @@ def judge_evidence(options: Options, plan: Plan, outcome: Outcome, *, today: dat
     missing: list[NotRun] = []
     for root in sorted({_evidence_root(options, project) for project in plan.projects}):
         names = {project.server.name for project in plan.projects if _evidence_root(options, project) == root}
-        part = read_evidence(root, _plan_of(plan, names))
+        part = read_evidence(root, _plan_of(plan, names), chosen=outcome.attempts)
         found += [item for item in part.found if item.record.key not in outcome.not_run]
         seen = {item.record.key for item in part.found}
         for key in (*part.missing, *part.outdated):
@@ -464,7 +485,6 @@ def _folders(options: Options, plan: Plan | None) -> dict[str, str]:
     found = {str(options.base): "."}
     for project in plan.projects if plan else ():
         found.setdefault(str(project.root), os.path.relpath(project.root, options.base))
-    found.setdefault(tempfile.gettempdir(), "$TMPDIR")
     return {folder: name for folder, name in found.items() if folder != "/"}
 
 

@@ -188,7 +188,7 @@ def _cells(roles: Mapping[str, Any], root: Path, embedded: bool) -> Iterator[str
         uses = spec["use"] if isinstance(spec["use"], list) else [spec["use"]]
         of_role: list[tuple[str, str, str]] = []
         for use in uses:
-            versions = ["embedded"] if embedded else spec.get("versions") or [_default_version(use, root)]
+            versions = ["embedded"] if embedded else _versions(use, spec.get("versions"), root)
             of_role += [(role, use, str(version)) for version in versions]
         choices.append(of_role)
     for combination in product(*choices):
@@ -200,13 +200,17 @@ def _cells(roles: Mapping[str, Any], root: Path, embedded: bool) -> Iterator[str
         yield "+".join(labels) or "none"
 
 
-def _default_version(backend: str, root: Path) -> str:
+def _versions(backend: str, wanted: Sequence[str] | None, root: Path) -> Sequence[str]:
+    """The versions of one backend that a role asks for: each goes to the alternatives that have it."""
     here = Path(__file__).parent
     for folder in (root / "backends", here / "backends", here.parent / "backends"):
         path = folder / backend / "backend.toml"
         if path.is_file():
             data = _read(path)
-            return str(data.get("default") or next(iter(data.get("versions", {})), "default"))
+            known = list(_table(data, "versions", path))
+            return [name for name in wanted if name in known] if wanted else [str(data.get("default") or known[0])]
+    if wanted:
+        return wanted
     raise _Unusable(f"no backend is named {backend!r}")
 
 

@@ -74,8 +74,14 @@ def load(
     if empty and (files.problems or len(empty) < len(readings)):
         hint = "name it: [server] with name and command"
         files.add(*(Problem(place, "", "there is no [server]", hint) for place in empty))
+    unmatched = [problem for reading in readings for problem in reading.unmatched]
+    if files.problems or any(project.suites for project in projects):
+        files.add(*unmatched)
     if files.problems:
         raise ConfigProblems(files.problems)
+    if unmatched:
+        said = "\n".join(f"{problem.place} {problem.where}: {problem.message}" for problem in unmatched)
+        raise NothingSelected(f"nothing to run: there is no suite\n{said}", hint=unmatched[0].hint)
     if not projects:
         where = ", ".join(place.file for place in empty)
         said = (

@@ -26,6 +26,7 @@ from harness.config.values import (
     texts,
     unknown_placeholders,
 )
+from harness.model.checks import OFF_BY_DEFAULT
 from harness.model.plan import (
     CALL_TIMEOUT_S,
     ERAS,
@@ -60,6 +61,8 @@ class Reading:
         spec: The project; None where it has problems (they have been added) or no server.
         exemptions: The file that the `exemptions` key names.
         empty: The file is in order but has no [server].
+        unmatched: Patterns for suites that match no file, where none of them does: without other problems there is
+            nothing to run.
     """
 
     place: Place
@@ -67,6 +70,7 @@ class Reading:
     spec: ProjectSpec | None = None
     exemptions: FilePath | None = None
     empty: bool = False
+    unmatched: tuple[Problem, ...] = ()
 
 
 def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
@@ -85,7 +89,7 @@ def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
     roles = _roles(files, document, shelf, root)
     files.add(*_server_problems(document, roles))
     profiles = tuple(_profile_names(files, document))
-    documents = _suite_documents(files, document, root)
+    documents, unmatched = _suite_documents(files, document, root)
     suites = _suites(
         files, documents, Around(profiles=profiles, judge=lambda name, captured: _scope(roles, captured).judge(name))
     )
@@ -100,6 +104,7 @@ def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
         spec=spec,
         exemptions=exemptions,
         empty="server" not in data and len(files.problems) == before,
+        unmatched=unmatched,
     )
 
 
@@ -256,8 +261,10 @@ def _profile_names(files: Files, document: Document) -> Iterator[str]:
         yield "plain"
 
 
-def _suite_documents(files: Files, document: Document, root: FilePath) -> list[Document]:
+def _suite_documents(files: Files, document: Document, root: FilePath) -> tuple[list[Document], tuple[Problem, ...]]:
+    """The suites, and the patterns that match nothing where there is no suite; else these are added as problems."""
     found: dict[FilePath, None] = {}
+    unmatched: list[Problem] = []
     for index, pattern in enumerate(texts(table(document.data.get("suites")).get("files"))):
         path: Path = ("suites", "files", index)
         if not pattern:
@@ -274,14 +281,17 @@ def _suite_documents(files: Files, document: Document, root: FilePath) -> list[D
             files.add(document.problem(path, f"{quoted(pattern)} is no pattern for files"))
             continue
         if not matches:
-            files.add(
+            unmatched.append(
                 document.problem(path, f"{quoted(pattern)} matches no file", "the pattern is relative to this file")
             )
         found.update(dict.fromkeys(matches[: MAX_SUITE_FILES + 1]))
         if len(found) > MAX_SUITE_FILES:
             files.add(document.problem(path, f"{quoted(pattern)} matches more than {MAX_SUITE_FILES} files"))
-            return []
-    return [suite for suite in map(files.read, found) if suite is not None]
+            return [], ()
+    if found:
+        files.add(*unmatched)
+        unmatched = []
+    return [suite for suite in map(files.read, found) if suite is not None], tuple(unmatched)
 
 
 def _suites(files: Files, documents: list[Document], around: Around) -> tuple[SuiteSpec, ...]:
@@ -363,7 +373,7 @@ def _build(
             lowered=tuple(
                 LoweredSpec(family=family, to=level, place=document.place(("checks", family)))
                 for family, level in data.get("checks", {}).items()
-                if family != "exercised" and level != "error"
+                if family != "exercised" and level != ("off" if family in OFF_BY_DEFAULT else "error")
             ),
         ),
         exemptions_file=exemptions,

@@ -156,7 +156,7 @@ class _Judge:
         self.checks = exemptable()
 
     def finding(self, check: str, entry: ExemptionSpec, message: str) -> None:
-        """A verdict that is a finding; its message begins with the entry's place."""
+        """A verdict that is a finding, at the entry's place."""
         ledgers = self.by_server.get(entry.server, ())
         first = ledgers[0].cell.runs[0].key if ledgers and ledgers[0].cell.runs else None
         self.out.findings.append(
@@ -167,7 +167,7 @@ class _Judge:
                 tool=entry.subject or None,
                 file=entry.place.file,
                 line=entry.place.line,
-                message=f"{entry.place}: {message}",
+                message=message,
                 evidence={"check": entry.check, "subject": entry.subject, "reason": entry.reason},
                 source=CHECKS[check].source,
                 rerun=self.rerun(first, None) if first is not None else "",

@@ -7,14 +7,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from harness.findings.ledger import CellLedger
-from harness.findings.seen import Seen
-from harness.findings.steps import Use, place_of_use
+from harness.findings.ledger import CellLedger, Listing
+from harness.findings.seen import Seen, quote_text
+from harness.findings.steps import RunView, Use, answer_of_use, place_of_use
 from harness.model.checks import CHECKS, family_of
-from harness.model.outcome import cut
+from harness.model.outcome import cut, cut_json
 from harness.model.plan import CheckSettings, RunKey
 
-__all__ = ["nearest", "not_listed", "see_absence", "see_listing", "see_looks", "see_not_listed"]
+__all__ = [
+    "answered_unknown",
+    "nearest",
+    "not_listed",
+    "see_absence",
+    "see_listing",
+    "see_looks",
+    "see_not_listed",
+    "see_unknown",
+]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -25,17 +34,41 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def not_listed(ledger: CellLedger, use: Use) -> bool:
     """Whether a use calls a tool that its server does not list, without saying so."""
-    if not use.is_call or use.unlisted or not use.calls or use.target in ledger.listed:
+    return not use.unlisted and _is_unknown(ledger, use)
+
+
+def answered_unknown(ledger: CellLedger, use: Use) -> bool:
+    """Whether a deliberate call of a tool that there is not was answered with a success."""
+    answer = use.answer
+    good = answer is not None and not answer.problem and not answer.is_error
+    return use.unlisted and good and _is_unknown(ledger, use)
+
+
+def _is_unknown(ledger: CellLedger, use: Use) -> bool:
+    if not use.is_call or not use.calls or use.target in ledger.listed:
         return False
+    listing = _listing_of(ledger, use)
+    return listing is not None and listing.whole
+
+
+def _listing_of(ledger: CellLedger, use: Use) -> Listing | None:
     position = next((i for i, view in enumerate(ledger.views) if view.run.key == use.run.key), None)
-    return position is not None and ledger.listings[position].whole
+    return None if position is None else ledger.listings[position]
+
+
+def _lists_none(view: RunView, listing: Listing) -> bool:
+    """Whether a server declares tools and lists none: then no call says anything of its own."""
+    return listing.whole and not listing.names and "tools" in view.capabilities
 
 
 def see_not_listed(ledger: CellLedger) -> Iterator[Seen]:
-    """Tools that were called and are not listed."""
+    """Tools that were called and are not listed; nothing of runs in which no tool is, for that is the fault there."""
+    empty = {
+        view.run.key for view, listing in zip(ledger.views, ledger.listings, strict=True) if _lists_none(view, listing)
+    }
     for tool, uses in ledger.uses.items():
         for use in uses:
-            if not not_listed(ledger, use):
+            if use.run.key in empty or not not_listed(ledger, use):
                 continue
             step = f" ({use.case})" if use.case else ""
             hint = nearest(tool, ledger.listed)
@@ -49,8 +82,43 @@ def see_not_listed(ledger: CellLedger) -> Iterator[Seen]:
                 tool=tool,
                 place=place_of_use(use),
                 case=use.case,
-                evidence={"calls": use.calls, "answer": cut(use.answer.text) if use.answer is not None else None},
+                evidence={"calls": use.calls, "answer": answer_of_use(use, 300) or None},
             )
+
+
+def see_unknown(ledger: CellLedger) -> Iterator[Seen]:
+    """How deliberate calls of unknown tools were answered: a success is a fault, and so is `isError` for the strict."""
+    for view in ledger.views:
+        for use in view.uses:
+            if not use.unlisted or use.answer is None or use.answer.problem or not _is_unknown(ledger, use):
+                continue
+            shown = cut(use.answer.text)
+            if not use.answer.is_error:
+                check, key = "exercised/unknown-succeeded", use.target
+                message = f"{use.target} is not in tools/list, and its call succeeded{_in(use)}: {shown}"
+            elif use.answer.error is None:
+                check, key = "strict/unknown-tool-is-error", ""
+                message = (
+                    f"the unknown tool {use.target} was answered{_in(use)} with a result that has isError: {shown}; "
+                    "the specification's answer is a JSON-RPC error, code -32602"
+                )
+            else:
+                continue
+            yield Seen(
+                check=check,
+                run=use.run.key,
+                order=_order(use),
+                key=key,
+                message=message,
+                tool=use.target,
+                place=place_of_use(use),
+                case=use.case,
+                evidence={"result": cut_json(use.answer.result, 500)},
+            )
+
+
+def _in(use: Use) -> str:
+    return f" in {use.case}" if use.case else ""
 
 
 def _order(use: Use) -> tuple[int, int]:
@@ -78,7 +146,8 @@ def see_listing(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
             order = (0, 0)
             if page is not None and page.exchange.reply is not None:
                 event = page.exchange.reply.line.event
-                evidence |= {"bytes": cut(event.body.text), "offset": event.at}
+                where = next(item for item in view.dialogues if page.exchange in item.exchanges).where(event.body)
+                evidence |= {"bytes": quote_text(event.body.text, 300, where), "offset": event.at}
                 order = (0, event.n)
             yield Seen(
                 check="exercised/list-failed",
@@ -88,7 +157,7 @@ def see_listing(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
                 message=f"{listing.problem}; what is not listed cannot be covered",
                 evidence=evidence,
             )
-        elif listing.whole and not listing.names and "tools" in view.capabilities:
+        elif _lists_none(view, listing):
             yield Seen(
                 check="exercised/no-tools",
                 run=view.run.key,
@@ -103,18 +172,17 @@ def see_looks(ledger: CellLedger) -> Iterator[Seen]:
         for use in uses:
             if not use.looks_failed or use.answer is None:
                 continue
-            step = f" in {use.case}" if use.case else ""
             yield Seen(
                 check="exercised/looks-failed",
                 run=use.run.key,
                 order=_order(use),
                 key=tool,
-                message=f"{tool} answered{step} with isError false and a text that reads like a failure: "
+                message=f"{tool} answered{_in(use)} with isError false and a text that reads like a failure: "
                 f"{cut(use.answer.text)}; expect that text, or let the server set isError",
                 tool=tool,
                 place=place_of_use(use),
                 case=use.case,
-                evidence={"text": cut(use.answer.text, 1000)},
+                evidence={"text": answer_of_use(use)},
             )
 
 
@@ -123,7 +191,8 @@ def see_absence(
 ) -> Iterator[Seen]:
     """Tools of one server that no call reached, or no call with the success that is asked for, per judged cell.
 
-    A failed-only tool is passed over where every one of its calls has an error of its own that names its cause.
+    A failed-only tool is passed over where every one of its calls has an error of its own that names its cause, and
+    any tool with a call that could not be judged: that call may be the good one, and says so itself.
 
     Args:
         excused: (server, cell) -> excused tools.
@@ -137,6 +206,8 @@ def see_absence(
         for tool in sorted(ledger.listed - taken):
             fate, uses = ledger.fates[tool], ledger.uses.get(tool, ())
             if fate == "succeeded" or (fate == "failed-only" and _told(ledger, uses, settings)):
+                continue
+            if any(use.undecided for use in uses):
                 continue
             first = uses[0] if uses else None
             message = {
@@ -187,7 +258,9 @@ def _reasons(uses: Sequence[Use]) -> str:
 
 
 def _intended(ledger: CellLedger, tool: str) -> str:
-    """Which case would have called it, had it come that far."""
+    """Which case would have called it, had it come that far, or why the calls that there were do not count."""
+    if any(use.unlisted and use.calls and use.target == tool for view in ledger.views for use in view.uses):
+        return "; its calls with `unlisted = true` do not count"
     for view in ledger.views:
         for suite, case in view.run.cases:
             for phase, steps in (("step", case.steps), ("cleanup step", case.cleanup)):

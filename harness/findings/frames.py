@@ -7,13 +7,18 @@ of the id.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.model.frame import buried_replies, is_response, message_in
 from harness.model.transcript import (
+    BODIES_DIR,
+    INLINE_LIMIT_BYTES,
+    Body,
     Diagnostic,
     Event,
     Exited,
@@ -38,6 +43,7 @@ __all__ = [
     "Oddity",
     "Reply",
     "is_input_required",
+    "quote_id",
     "read_dialogue",
     "read_line",
     "tool_in_label",
@@ -48,6 +54,8 @@ BATCH_REVISION = "2025-03-26"  # the one revision that had JSON-RPC batches
 
 _HEADER = re.compile(rb"\A\s*(?:content-length|content-type)\s*:", re.IGNORECASE)
 TOO_DEEP = "too-deep"
+NO_ID = "a result without id"
+_MAY_BURY = ("wire/stdout-not-json", "wire/not-utf8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,6 +68,8 @@ class Line:
         problem: Id of the check that it breaks, "" if none; "too-deep" where it could not be read.
         detail: What exactly, for people.
         messages: The messages in it: one, several for a batch, none where it is no message.
+        used: The reply in it that a tolerant client uses though the line breaks a rule; the engine is one.
+        buried: Whole replies in it that no client can use: other text, or another message, stands before them.
         repeated: Keys that stand twice in one object.
         crlf: Whether a carriage return came before the newline.
         flying: Requests of ours that were open when it came, oldest first; those that we had given up are not.
@@ -71,6 +81,8 @@ class Line:
     problem: str = ""
     detail: str = ""
     messages: tuple[Mapping[str, Any], ...] = ()
+    used: Mapping[str, Any] | None = None
+    buried: tuple[Mapping[str, Any], ...] = ()
     repeated: tuple[str, ...] = ()
     crlf: bool = False
     flying: tuple[Exchange, ...] = ()
@@ -124,6 +136,8 @@ class Exchange:
         name: Tool, prompt or URI that it is about, from the frame; "" for other methods.
         params: Its `params`.
         reply: The first reply.
+        cancelled: Whether we said by notifications/cancelled that we wait no longer.
+        spoilt: The line that holds its reply and is no message; `used` there if the engine went on with it.
         given_up: Number of the event at which the engine stopped waiting for it, None if it did not.
     """
 
@@ -133,13 +147,20 @@ class Exchange:
     name: str
     params: Mapping[str, Any]
     reply: Reply | None = None
+    spoilt: Line | None = None
     given_up: int | None = None
+    cancelled: bool = False
 
     @property
     def in_time(self) -> bool:
         """Whether a reply came before the engine stopped waiting."""
         reply = self.reply
         return reply is not None and (self.given_up is None or reply.line.event.n < self.given_up)
+
+    @property
+    def taken(self) -> bool:
+        """Whether the engine had an answer to it, be it one that breaks the rules."""
+        return self.reply is not None or (self.spoilt is not None and self.spoilt.used is not None)
 
     @property
     def result(self) -> Any:
@@ -163,6 +184,7 @@ class Dialogue:
     """One transcript, read; filled by `read_dialogue`, then left alone.
 
     Attributes:
+        folder: Where the transcript lies, for people; relative.
         framed: stdout is framed with LSP headers; nothing else is worth saying about its lines.
         broken: Number of the last line of ours that was no message, 0 without one.
         open: Requests that were open at the end and not given up.
@@ -171,6 +193,7 @@ class Dialogue:
     """
 
     transcript: Transcript
+    folder: str = ""
     lines: list[Line] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
     oddities: list[Oddity] = field(default_factory=list)
@@ -189,7 +212,7 @@ class Dialogue:
     @property
     def answered(self) -> bool:
         """Whether the server answered anything."""
-        return any(exchange.reply is not None for exchange in self.exchanges)
+        return any(exchange.taken for exchange in self.exchanges)
 
     @property
     def left_open(self) -> tuple[str, ...]:
@@ -213,6 +236,26 @@ class Dialogue:
         """The last twenty lines of stderr, at most 2,000 characters."""
         text = self.stderr.body.text if self.stderr is not None else ""
         return "\n".join(text.splitlines()[-20:])[-2000:]
+
+    @property
+    def stderr_quote(self) -> str:
+        """The same, after a remark on what came before."""
+        tail = self.stderr_tail
+        if self.stderr is None:
+            return tail
+        shown, kept = len(tail.encode("utf-8", "surrogatepass")), len(self.stderr.body.data)
+        if self.stderr.size <= shown + 1:  # but for the newline at the end
+            return tail
+        rest = "all" if kept >= self.stderr.size else f"{kept:,}"
+        where = f"; {rest} of them in the evidence: {self.where()}"
+        return f"(the last {shown:,} of {self.stderr.size:,} bytes{where})\n{tail}"
+
+    def where(self, body: Body | None = None) -> str:
+        """The file of the evidence that holds all of a body, or the transcript."""
+        name = self.transcript.name
+        if body is not None and len(body.data) > INLINE_LIMIT_BYTES:
+            name = f"{BODIES_DIR}/{hashlib.sha256(body.data).hexdigest()}"
+        return f"{self.folder}/{name}" if self.folder else name
 
     @property
     def tail(self) -> Line | None:
@@ -288,7 +331,16 @@ def read_line(
         data = data[:-1]
 
     def bad(problem: str, detail: str) -> Line:
-        return Line(**base, problem=problem, detail=detail, crlf=crlf)
+        used = message_in(data)
+        buried = buried_replies(data) if used is None and problem in _MAY_BURY else ()
+        return Line(
+            **base,
+            problem=problem,
+            detail=detail or ("other text stands before a reply" if buried else ""),
+            used=used if used is not None and is_response(used) else None,
+            buried=buried,
+            crlf=crlf,
+        )
 
     if _HEADER.match(data):
         return bad("wire/framing", "a Content-Length header")
@@ -338,7 +390,7 @@ def _shape(value: Any) -> str:
     if outcomes == 2:
         return "both result and error"
     if "id" not in value and "result" in value:
-        return "a result without id"
+        return NO_ID
     if value.get("id") is not None and not _is_id(value["id"]):
         return "the id of a reply is neither string nor integer"
     return ""
@@ -485,6 +537,8 @@ class _Reader:
             params = made.get("params")
             identity = params.get("requestId") if isinstance(params, Mapping) else None
             target = self.exact.get(_exact(identity)) if _is_id(identity) else None
+            if target is not None:
+                target.cancelled = True
             if target is not None and target.reply is None and target.given_up is None:
                 self._give_up(target, event.n)
         elif made is None:
@@ -495,14 +549,36 @@ class _Reader:
     def received(self, event: Received) -> None:
         number, flying = len(self.dialogue.lines) + 1, tuple(self.flying.values())
         line = read_line(event, number, batches=self.batches, flying=flying, before=self.before, after=self.after)
+        if line.detail == NO_ID and self._zero() is not None:
+            line = replace(line, detail=f"{NO_ID}, sent {quote_id(0)}")
         self.dialogue.lines.append(line)
         if line.problem == "wire/framing":
             self.dialogue.framed = True
+        for lost in (line.used,) if line.used is not None else line.buried:
+            self._spoilt(line, lost)
         for message in line.messages:
             if "method" not in message:
                 self._reply(line, message)
             elif "id" in message:
                 self.dialogue.server_requests.append((line, message))
+
+    def _spoilt(self, line: Line, message: Mapping[str, Any]) -> None:
+        """A reply in a line that is no message: its request gets no other."""
+        identity = message.get("id")
+        if _is_id(identity):
+            exchange = self.exact.get(_exact(identity)) or self.loose.get(_loose(identity))
+        else:
+            exchange = self._zero() if identity is None else None
+        if exchange is None or exchange.reply is not None or exchange.spoilt is not None:
+            return
+        exchange.spoilt = line
+        if line.used is not None:
+            self.flying.pop(exchange.sent.n, None)
+
+    def _zero(self) -> Exchange | None:
+        """The one open request, if its id is 0: a reply without an id is from a server that takes 0 for none."""
+        flying = list(self.flying.values())
+        return flying[0] if len(flying) == 1 and _exact(flying[0].id) == ("n", 0) else None
 
     def _reply(self, line: Line, message: Mapping[str, Any]) -> None:
         identity = message.get("id")
@@ -514,8 +590,10 @@ class _Reader:
         if exchange is None and identity is not None:
             exchange = self.loose.get(_loose(identity))
             loose = exchange is not None
+        if identity is None and (exchange := self._zero()) is not None:
+            loose = True
         if exchange is None:
-            what = f"id {_quote_id(identity)}, which no request had" if identity is not None else "id null"
+            what = f"id {quote_id(identity)}, which no request had" if identity is not None else "id null"
             self._odd("wire/unknown-id", line, message, None, what)
             return
         if exchange.reply is not None:
@@ -527,7 +605,7 @@ class _Reader:
         exchange.reply = Reply(line=line, message=message, loose=loose)
         self.flying.pop(exchange.sent.n, None)
         if loose:
-            what = f"sent {_quote_id(exchange.id)}, got {_quote_id(identity)}"
+            what = f"sent {quote_id(exchange.id)}, got {quote_id(identity) if 'id' in message else 'no id'}"
             self._odd("wire/id-mismatch", line, message, exchange, what)
         elif exchange.method == "initialize" and isinstance(exchange.result, Mapping):
             self.batches = exchange.result.get("protocolVersion") == BATCH_REVISION
@@ -548,7 +626,10 @@ class _Reader:
         self.flying.pop(exchange.sent.n, None)
 
 
-def _quote_id(value: Any) -> str:
+def quote_id(value: Any) -> str:
+    """An id with its type, for people."""
+    if value is None:
+        return "null"
     kind = "string" if isinstance(value, str) else "number"
     shown = json.dumps(value)
     return f"{shown if len(shown) <= 60 else shown[:60] + '…'} ({kind})"
@@ -567,13 +648,14 @@ def _steps(events: Iterable[Event]) -> list[tuple[StepStarted, StepEnded | None]
     return out
 
 
-def read_dialogue(transcript: Transcript, *, protocol: str = "") -> Dialogue:
+def read_dialogue(transcript: Transcript, *, protocol: str = "", folder: str = "") -> Dialogue:
     """A transcript with its lines parsed and its replies paired; linear in its size.
 
     Args:
         protocol: The protocol version in force, where the transcript does not show it.
+        folder: Where the transcript lies, for people; relative.
     """
-    dialogue = Dialogue(transcript=transcript)
+    dialogue = Dialogue(transcript=transcript, folder=folder)
     reader = _Reader(dialogue, batches=protocol == BATCH_REVISION)
     for event in transcript.events:
         match event:

@@ -12,15 +12,16 @@ from typing import Any
 
 from harness import errors
 from harness.findings.exemptions import judge_exemptions, left_out
-from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed
+from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
+from harness.findings.frames import TOO_DEEP
 from harness.findings.ledger import CellLedger, make_ledger
 from harness.findings.process import see_processes
 from harness.findings.seen import Rerun, Seen, merge
 from harness.findings.steps import RunView, view_run, why_unanswered
-from harness.findings.suites import judge_cases, not_run, see_suites
+from harness.findings.suites import judge_cases, not_run, see_suites, undecided
 from harness.findings.wire import see_wire, unreadable
-from harness.model.checks import family_of
-from harness.model.finding import CaseResult, Finding, HarnessFailure, Judgement, Lowered, NotJudged, Ran
+from harness.model.checks import OFF_BY_DEFAULT, family_of
+from harness.model.finding import CaseResult, Finding, HarnessFailure, Judgement, Lowered, NotJudged, Ran, place_of
 from harness.model.plan import Cell, CheckSettings, Plan, RunKey
 from harness.model.transcript import Evidence
 
@@ -126,6 +127,10 @@ def _ledgers(plan: Plan, by_key: Mapping[RunKey, Evidence], absent: Mapping[RunK
             ]
             if unlisted and not ledger.obstacles:
                 ledger.obstacles = ((f"{unlisted[0].run.key}: tools/list was never asked for", False),)
+            for view, listing in zip(ledger.views, ledger.listings, strict=True):
+                if listing.blamed == TOO_DEEP:
+                    why = f"{view.run.key}: the answer to tools/list is nested too deeply to be read"
+                    ledger.obstacles = (*ledger.obstacles, (why, False))
     return out
 
 
@@ -155,7 +160,7 @@ def _obstacles(
             yield f"{run.key}: the run {_ENDS[record.outcome]}{': ' + said[0] if said else ''}", False
             continue
         if set(run.selected) - set(record.cases):
-            yield f"{run.key}: the evidence is of a selection of the cases", True
+            yield f"{run.key}: the evidence is of a selection of the cases", False  # somebody's, not of this command
     if not spoken and all(run.key in by_key for run in cell.runs) and all(run.eras_probed for run in cell.runs):
         yield "the server speaks neither era", False
 
@@ -170,6 +175,7 @@ def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
         yield from see_suites(view, ledger, settings)
     yield from see_listing(ledger, settings)
     yield from see_not_listed(ledger)
+    yield from see_unknown(ledger)
     yield from see_looks(ledger)
 
 
@@ -220,6 +226,10 @@ def _not_judged(ledgers: Iterable[CellLedger]) -> Iterator[NotJudged]:
         for why, own in dict.fromkeys(ledger.obstacles):
             yield NotJudged(check="exercised", server=cell.server, why=why, own=own)
         for view in ledger.views:
+            for why, place in undecided(view):
+                yield NotJudged(
+                    check="suite/step-failed", server=cell.server, why=f"{view.run.key}: {why}", **place_of(place)
+                )
             for why in unreadable(view):
                 yield NotJudged(check="wire/not-jsonrpc", server=cell.server, why=f"{view.run.key}: {why}")
 
@@ -289,7 +299,10 @@ def _start_cause(view: RunView) -> str:
 
 
 def _lower(findings: Iterable[Finding], plan: Plan) -> tuple[list[Finding], tuple[Lowered, ...]]:
-    """Findings with `[checks]` applied, and every family that was lowered with what that did."""
+    """Findings with `[checks]` applied, and every family that was lowered with what that did.
+
+    A family that is off by default is not lowered where it is off, and neither where it is asked for.
+    """
     levels = {
         (project.server.name, item.family): item
         for project in plan.projects
@@ -301,6 +314,8 @@ def _lower(findings: Iterable[Finding], plan: Plan) -> tuple[list[Finding], tupl
     for finding in findings:
         key = (finding.server, family_of(finding.check))
         lowered = levels.get(key)
+        if lowered is None and family_of(finding.check) in OFF_BY_DEFAULT:
+            continue
         if lowered is None or lowered.to == "error":
             out.append(finding)
         elif lowered.to == "off":
@@ -317,7 +332,8 @@ def _lower(findings: Iterable[Finding], plan: Plan) -> tuple[list[Finding], tupl
             line=item.place.line,
             findings=counts[server, item.family],
         )
-        for (server, _), item in sorted(levels.items())
+        for (server, family), item in sorted(levels.items())
+        if family not in OFF_BY_DEFAULT
     )
 
 

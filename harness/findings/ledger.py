@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.findings.frames import Dialogue, Exchange
+from harness.findings.frames import TOO_DEEP, Dialogue, Exchange
 from harness.findings.steps import RunView, Use, why_unanswered
 from harness.model.finding import Coverage, ToolFate
 from harness.model.outcome import cut
 from harness.model.plan import Cell, Level
 
-__all__ = ["CellLedger", "Listing", "Page", "fate_of", "listing_of", "make_ledger"]
+__all__ = ["LISTS", "CellLedger", "Listing", "Page", "fate_of", "listing_of", "make_ledger"]
 
 Fate = Literal["succeeded", "refused-only", "failed-only", "missing"]
 LISTS = {"tools/list": ("tools", "name"), "prompts/list": ("prompts", "name"), "resources/list": ("resources", "uri")}
@@ -114,25 +114,34 @@ class CellLedger:
 
 
 def listing_of(view: RunView, method: str) -> Listing:
-    """All pages of a listing method that one run shows; the first walk over them says whether they are whole."""
+    """All pages of a listing method that one run shows; the first walk with all answers says whether they are whole."""
     pages: list[Page] = []
     first: tuple[Dialogue, list[Exchange], list[Page]] | None = None
     for dialogue in view.dialogues:
         for walk in _walks(exchange for exchange in dialogue.exchanges if exchange.method == method):
             walked = [_page(exchange, method) for exchange in walk if exchange.in_time]
             pages.extend(walked)
-            first = first or (dialogue, walk, walked)
+            if first is None or (_is_lost(first[1]) and not _is_lost(walk)):  # it was asked for again
+                first = (dialogue, walk, walked)
     names = frozenset(name for page in pages for name in page.names)
     if first is None:
         return Listing(names=names, pages=())
     dialogue, walk, walked = first
     problem, failed_at = next(((page.problem, page) for page in walked if page.problem), ("", None))
     lost = next((exchange for exchange in walk if not exchange.in_time), None)
-    blamed = "" if lost is None else why_unanswered(dialogue, lost) or "wire/no-reply"
+    blamed = "" if lost is None else why_unanswered(dialogue, lost) or _unread(lost) or "wire/no-reply"
     unfinished = _unfinished(walked, walk, dialogue)
     if unfinished and not problem:
         problem, failed_at = unfinished, walked[-1]
     return Listing(names=names, pages=tuple(pages), problem=problem, blamed=blamed, asked=True, failed_at=failed_at)
+
+
+def _is_lost(walk: Iterable[Exchange]) -> bool:
+    return any(not exchange.in_time for exchange in walk)
+
+
+def _unread(exchange: Exchange) -> str:
+    return TOO_DEEP if exchange.spoilt is not None and exchange.spoilt.problem == TOO_DEEP else ""
 
 
 def _walks(exchanges: Iterable[Exchange]) -> list[list[Exchange]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
 
-from harness.findings.frames import Dialogue, tool_in_label
+from harness.findings.frames import Dialogue, Exchange, tool_in_label
 from harness.findings.seen import Seen, scrub
 from harness.findings.steps import RunView
 from harness.model.transcript import Exited, Sent
@@ -14,6 +15,7 @@ from harness.model.transcript import Exited, Sent
 __all__ = ["see_processes"]
 
 HURRIED_S = 4.0  # a server that was stopped sooner after its stdin closed was not given its time
+_CONTAINER_NAME = re.compile(r"^container \S+(?= \(image )")  # Docker makes one up each time
 _BUCKETS_S = (1, 2, 5, 10, 20, 30, 60, 120)  # seconds waited, rounded down so that reports are stable
 
 
@@ -55,14 +57,19 @@ def _code(code: int) -> str:
 
 def _crashed(view: RunView, index: int, dialogue: Dialogue, exited: Exited) -> Seen:
     tail = scrub(dialogue.stderr_tail)
+    unread = _not_read(dialogue)
     labels = dialogue.left_open
+    if unread:
+        labels = tuple(exchange.sent.label for exchange in dialogue.open if exchange not in unread)
     if labels:
         when = f"in {' and '.join(labels)}"
         if dialogue.broken:
             when += ", after a line that is no JSON had been sent"
     else:
-        sent = [event for event in dialogue.transcript.events if isinstance(event, Sent)]
-        when = f"after {sent[-1].label}" if sent else "before the first request"
+        late = {exchange.sent.n for exchange in unread}
+        events = dialogue.transcript.events
+        sent = [event.label for event in events if isinstance(event, Sent) and event.n not in late]
+        when = f"after {sent[-1]}" if sent else "before the first request"
     last = tail.strip().splitlines()[-1:] or [""]
     said = f"; last on stderr: {last[0][:200]}" if last[0] else "; stderr is empty"
     later = index + 1 < len(view.dialogues)
@@ -71,15 +78,22 @@ def _crashed(view: RunView, index: int, dialogue: Dialogue, exited: Exited) -> S
     cases = {
         f"{exchange.sent.step.suite}/{exchange.sent.step.case}"
         for exchange in dialogue.open
-        if exchange.sent.step is not None
+        if exchange.sent.step is not None and exchange not in unread
     }
     closed = dialogue.closed_itself is not None and exited.asked
     end = "closed its stdout and lived on" if closed else "ended by itself"
     code = "" if closed else f": {_code(exited.code)}"
-    evidence: dict[str, Any] = {"exit_code": exited.code, "in_flight": list(labels), "stderr": tail, "restarted": later}
+    evidence: dict[str, Any] = {
+        "exit_code": exited.code,
+        "in_flight": list(labels),
+        "stderr": scrub(dialogue.stderr_quote),
+        "restarted": later,
+    }
     pending = dialogue.tail
     if pending is not None:
         evidence["partial_line_bytes"] = len(pending.event.body.data)
+    if unread:
+        evidence["not_read"] = [exchange.sent.label for exchange in unread]
     return Seen(
         check="process/crashed",
         run=view.run.key,
@@ -90,6 +104,12 @@ def _crashed(view: RunView, index: int, dialogue: Dialogue, exited: Exited) -> S
         case=cases.pop() if len(cases) == 1 else None,
         evidence=evidence,
     )
+
+
+def _not_read(dialogue: Dialogue) -> list[Exchange]:
+    """The open requests that the server had not read when it ended: none of them is the cause."""
+    labels = {item.detail for item in dialogue.diagnostics if item.what == "not-read"}
+    return [exchange for exchange in dialogue.open if exchange.sent.label in labels]
 
 
 def _late(view: RunView, index: int, exited: Exited) -> Seen:
@@ -110,13 +130,17 @@ def _late(view: RunView, index: int, exited: Exited) -> Seen:
 
 def _orphans(view: RunView, index: int, exited: Exited) -> Seen:
     commands = sorted({scrub(orphan.command) for orphan in exited.orphans})
-    number = len(exited.orphans)
-    one = "a process was" if number == 1 else f"{number} processes were"
+    containers = sum(not orphan.pid for orphan in exited.orphans)
+    counted = [(len(exited.orphans) - containers, "process", "processes"), (containers, "container", "containers")]
+    parts = [
+        f"{'a' if number == 1 else number} {one if number == 1 else many}" for number, one, many in counted if number
+    ]
+    were = "was" if len(exited.orphans) == 1 else "were"
     return Seen(
         check="process/orphan",
         run=view.run.key,
         order=(index, exited.n),
-        key=tuple(commands),
-        message=f"{one} still alive after the server was gone: {'; '.join(commands[:5])}",
+        key=tuple(_CONTAINER_NAME.sub("container", command) for command in commands),
+        message=f"{' and '.join(parts)} {were} still alive after the server was gone: {'; '.join(commands[:5])}",
         evidence={"commands": commands},
     )

@@ -11,7 +11,7 @@ from harness.model.checks import CHECKS
 from harness.model.finding import Finding, Severity, place_of
 from harness.model.plan import Place, RunKey
 
-__all__ = ["HEADLINES", "MAX_EXAMPLES", "Rerun", "Seen", "merge", "quote_bytes", "scrub"]
+__all__ = ["HEADLINES", "MAX_EXAMPLES", "Rerun", "Seen", "merge", "quote_bytes", "quote_text", "scrub"]
 
 MAX_EXAMPLES = 3
 Rerun = Callable[[RunKey, str | None], str]
@@ -153,6 +153,14 @@ def quote_bytes(data: bytes, limit: int = 80, *, tail: int = 0) -> str:
         return _quoted(data)
     head = _quoted(data[:limit])
     return f"{head} … {_quoted(data[-tail:])}" if tail else f"{head}… ({len(data)} bytes)"
+
+
+def quote_text(text: str, limit: int, where: str) -> str:
+    """Text for evidence: quoted, and cut with how much of it that is and where all of it is."""
+    if len(text) <= limit:
+        return repr(text)
+    shown, size = (len(part.encode("utf-8", "surrogatepass")) for part in (text[:limit], text))
+    return f"{text[:limit]!r}… ({shown:,} of {size:,} bytes; all of it in the evidence: {where})"
 
 
 def _quoted(data: bytes) -> str:

@@ -9,20 +9,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any, Literal
 
 import regex
 
-from harness.findings.frames import Dialogue, Exchange, Line, is_input_required, read_dialogue, undeclared
+from harness.findings.frames import (
+    TOO_DEEP,
+    Dialogue,
+    Exchange,
+    Line,
+    is_input_required,
+    quote_id,
+    read_dialogue,
+    undeclared,
+)
+from harness.findings.seen import quote_text, scrub
 from harness.model.checks import family_of
 from harness.model.outcome import (
     Answer,
+    Comparison,
     answer_of,
+    compare,
     expect_from_json,
     is_refusal_expected,
     is_text_expected,
     looks_like_an_error,
-    mismatches,
 )
 from harness.model.plan import CheckSettings, ExpectSpec, Place, Run, StepSpec
 from harness.model.transcript import (
@@ -42,15 +54,21 @@ __all__ = [
     "RunView",
     "Use",
     "Verdict",
+    "answer_of_use",
+    "children_at",
+    "children_note",
     "is_broken_off",
     "partial_note",
     "place_of_use",
+    "told",
     "view_run",
     "why_unanswered",
+    "zero_note",
 ]
 
 METHODS = {"call": "tools/call", "read_resource": "resources/read", "get_prompt": "prompts/get"}
 _ACTIONS = {method: action for action, method in METHODS.items()}
+_FOLDERS = 5  # of an attempt, below the evidence's root: server, backend, era, profile, attempt
 NOTES_TOGETHER = 2  # what the engine notes of one timeout stands in as many events after it
 _UNREADABLE = {"wire/not-utf8", "wire/not-jsonrpc", "wire/stdout-not-json"}
 _REPLY_KEYS = (re.compile(rb'"id"\s*:'), re.compile(rb'"(?:result|error)"\s*:'))
@@ -69,6 +87,7 @@ class Use:
         how: How the step's attempt ended, as recorded; "" outside of steps and where no end is recorded.
         answer: The answer that was judged.
         wrong: What is not as the step expects, a sentence each.
+        undecided: What could not be judged, and why, a sentence each; empty where anything is wrong.
         looks_failed: A success that reads like a failure, without the step having asked for that text.
         fault: Id of the check that says why it failed, "" if it did what was expected.
         fallback: The check that says so where the family of `fault` is lowered.
@@ -90,6 +109,7 @@ class Use:
     answered: bool = False
     answer: Answer | None = None
     wrong: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
     looks_failed: bool = False
     verdict: Verdict = "failed"
     fault: str = ""
@@ -132,6 +152,7 @@ class RunView:
     run: Run
     record: RunRecord
     dialogues: tuple[Dialogue, ...]
+    probes: tuple[Dialogue, ...] = ()  # of processes that were sent a line that is no JSON
     uses: list[Use] = field(default_factory=list)
     cases_started: set[str] = field(default_factory=set)
     cases_ended: dict[str, CaseEnded] = field(default_factory=dict)
@@ -155,8 +176,13 @@ def view_run(run: Run, evidence: Evidence) -> RunView:
     """The evidence of one run, taken apart: dialogues, steps, cases."""
     record = evidence.record
     ordered = sorted(evidence.transcripts, key=lambda item: _natural(item.name))
-    dialogues = tuple(read_dialogue(transcript, protocol=record.protocol) for transcript in ordered)
-    view = RunView(run=run, record=record, dialogues=dialogues, capabilities=_capabilities(record, dialogues))
+    folder = "/".join(PurePath(evidence.folder).parts[-_FOLDERS:])
+    read = [read_dialogue(transcript, protocol=record.protocol, folder=folder) for transcript in ordered]
+    dialogues = tuple(dialogue for dialogue in read if not dialogue.transcript.is_probe)
+    probes = tuple(dialogue for dialogue in read if dialogue.transcript.is_probe)
+    view = RunView(
+        run=run, record=record, dialogues=dialogues, probes=probes, capabilities=_capabilities(record, dialogues)
+    )
     for dialogue in dialogues:
         for event in dialogue.transcript.events:
             if isinstance(event, CaseStarted):
@@ -165,6 +191,14 @@ def view_run(run: Run, evidence: Evidence) -> RunView:
                 view.cases_ended[f"{event.suite}/{event.case}"] = event
     view.uses = [*_step_uses(run, dialogues, record.client_capabilities), *_free_uses(run, dialogues)]
     return view
+
+
+def answer_of_use(use: Use, limit: int = 1000) -> str:
+    """The text that was judged, for evidence: cut with what is missing and where all of it is."""
+    if use.answer is None:
+        return ""
+    reply = use.exchange.reply if use.exchange is not None else None
+    return quote_text(use.answer.text, limit, use.dialogue.where(reply.line.event.body if reply is not None else None))
 
 
 def place_of_use(use: Use) -> Place | None:
@@ -280,7 +314,10 @@ def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec |
     well_formed = not answer.problem
     answered = well_formed and answer.error is None
     plain = expect if expect is not None else ExpectSpec()
-    wrong = _mismatches(plain, answer)
+    compared = _compare(plain, answer)
+    wrong, undecided = compared.wrong, () if compared.wrong else compared.undecided
+    if not well_formed or base.get("how") == "no-token":
+        undecided = ()
     looks = not answer.is_error and not is_text_expected(plain) and looks_like_an_error(answer)
     verdict: Verdict = "failed"
     why = ""
@@ -294,6 +331,8 @@ def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec |
         why = "no confirm_token in the first answer"
     elif wrong:
         why = "an error" if answer.is_error else "an answer that the step did not expect"
+    elif undecided:
+        why = "an expectation that could not be judged"
     elif answer.is_error and is_refusal_expected(plain):
         verdict, why = "refused", "a refusal that the suite expects"
     elif answer.is_error:
@@ -309,6 +348,8 @@ def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec |
         pass
     elif wrong or how == "no-token":
         fault = "suite/step-failed"
+    elif undecided:
+        pass
     elif how == "unresolved" or uncaptured:
         fault = "suite/unresolved"
     return Use(
@@ -316,7 +357,8 @@ def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec |
         answered=answered,
         answer=answer,
         wrong=wrong,
-        looks_failed=looks and not fault,
+        undecided=undecided,
+        looks_failed=looks and not fault and not undecided,
         verdict=verdict,
         why=why,
         fault=fault,
@@ -324,11 +366,11 @@ def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec |
     )
 
 
-def _mismatches(expect: ExpectSpec, answer: Answer) -> tuple[str, ...]:
+def _compare(expect: ExpectSpec, answer: Answer) -> Comparison:
     try:
-        return mismatches(expect, answer)
+        return compare(expect, answer)
     except regex.error as error:
-        return (f"text_matches cannot be read: {error}",)
+        return Comparison((f"text_matches cannot be read: {error}",))
 
 
 def _unanswered(base: dict[str, Any], dialogue: Dialogue, exchange: Exchange | None) -> Use:
@@ -336,6 +378,10 @@ def _unanswered(base: dict[str, Any], dialogue: Dialogue, exchange: Exchange | N
     how = base.get("how", "")
     if exchange is not None and is_input_required(exchange.result):
         return Use(**base, fault="suite/step-failed", why="a question back instead of an answer")
+    spoilt = exchange.spoilt if exchange is not None else None
+    if spoilt is not None and spoilt.problem == TOO_DEEP:
+        said = f"the answer, {len(spoilt.event.body.data)} bytes, is nested too deeply to be read"
+        return Use(**base, undecided=(said,), why="an answer nested too deeply to be read")
     cause = why_unanswered(dialogue, exchange) if exchange is not None else ""
     died = how == "died" or cause == "process/crashed"
     if not cause and how == "died" and dialogue.ended_itself:
@@ -358,6 +404,11 @@ def why_unanswered(dialogue: Dialogue, exchange: Exchange) -> str:
         return ""
     if dialogue.framed:
         return "wire/framing"
+    spoilt = exchange.spoilt
+    if spoilt is not None and (exchange.given_up is None or spoilt.event.n < exchange.given_up):
+        if spoilt.problem == TOO_DEEP:
+            return ""  # our own limit
+        return "wire/partial-line" if is_broken_off(spoilt) else spoilt.problem
     sent = exchange.sent.n
     until = exchange.given_up
     for line in _lines_after(dialogue, sent):
@@ -380,7 +431,13 @@ def why_unanswered(dialogue: Dialogue, exchange: Exchange) -> str:
         return "wire/line-too-long"
     if until is None and dialogue.ended_itself:
         return "process/crashed"
-    return ""
+    return "wire/unknown-id" if _answered_as_another(dialogue, exchange) else ""
+
+
+def _answered_as_another(dialogue: Dialogue, exchange: Exchange) -> bool:
+    """Whether a reply with an id that no request had came while nothing else waited for one."""
+    strays = (item.line for item in dialogue.oddities if item.check == "wire/unknown-id")
+    return any(line.flying == (exchange,) for line in strays)
 
 
 def partial_note(dialogue: Dialogue, exchange: Exchange) -> Diagnostic | None:
@@ -390,6 +447,45 @@ def partial_note(dialogue: Dialogue, exchange: Exchange) -> Diagnostic | None:
         return None
     notes = (item for item in dialogue.diagnostics if item.what == "partial-line")
     return next((item for item in notes if given_up < item.n <= given_up + NOTES_TOGETHER), None)
+
+
+def zero_note(exchange: Exchange) -> str:
+    """What there is to know where a request that had no answer bore the id 0."""
+    zero = exchange.reply is None and exchange.id == 0 and not isinstance(exchange.id, str)
+    return f"; it was sent with the id {quote_id(0)}: does the server take 0 for no id?" if zero else ""
+
+
+def told(exchange: Exchange | None) -> dict[str, Any]:
+    """For evidence: what we told the server when we stopped waiting."""
+    cancelled = exchange is not None and exchange.cancelled
+    return {"told": "notifications/cancelled was sent when the time was over"} if cancelled else {}
+
+
+def children_at(dialogue: Dialogue, exchange: Exchange | None) -> dict[str, Any]:
+    """For evidence: the processes that ran under the server when we stopped waiting."""
+    notes = _notes_of(dialogue, exchange)
+    words = (("children", "children"), ("shares-stdin", "children_with_its_stdin"))
+    return {key: scrub(notes[what]) for what, key in words if what in notes}
+
+
+def children_note(dialogue: Dialogue, exchange: Exchange | None) -> str:
+    """What the children of the server have to do with it, "" without any."""
+    notes = _notes_of(dialogue, exchange)
+    if "shares-stdin" in notes:
+        return (
+            f"; running under the server, with the server's stdin as theirs: {scrub(notes['shares-stdin'])} (a child "
+            "may read what is meant for the server: start it with stdin=DEVNULL)"
+        )
+    return f"; running under the server: {scrub(notes['children'])}" if "children" in notes else ""
+
+
+def _notes_of(dialogue: Dialogue, exchange: Exchange | None) -> dict[str, str]:
+    """What the engine noted when it gave a request up, word -> detail."""
+    given_up = None if exchange is None else exchange.given_up
+    if given_up is None:
+        return {}
+    until = given_up + NOTES_TOGETHER + 2
+    return {item.what: item.detail for item in dialogue.diagnostics if given_up < item.n <= until}
 
 
 def _lines_after(dialogue: Dialogue, n: int) -> Iterable[Line]:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from harness.findings.exercised import not_listed
+from harness.findings.exercised import answered_unknown, not_listed
 from harness.findings.frames import TOO_DEEP
 from harness.findings.ledger import CellLedger
 from harness.findings.seen import Seen, scrub
-from harness.findings.steps import RunView, Use, place_of_use
+from harness.findings.steps import (
+    RunView,
+    Use,
+    answer_of_use,
+    children_at,
+    children_note,
+    place_of_use,
+    told,
+    zero_note,
+)
 from harness.model.finding import CaseResult, place_of
 from harness.model.outcome import cut, cut_json
-from harness.model.plan import CaseSpec, CheckSettings, Run
+from harness.model.plan import CaseSpec, CheckSettings, Place, Run
 
-__all__ = ["judge_cases", "not_run", "see_suites"]
+__all__ = ["judge_cases", "not_run", "see_suites", "undecided"]
 
 _VARIES = re.compile(r"[0-9a-f]{6,}|\d+", re.IGNORECASE)
 _SUITE = "suite/"
@@ -33,22 +42,33 @@ def see_suites(view: RunView, ledger: CellLedger, settings: CheckSettings) -> It
             seen = _step(use, ledger, settings, broken)
             if seen is not None:
                 yield seen
-        if not broken:
+        if not broken and not _undecided_in(uses):
             yield from _case(view, name, cases.get(name), uses)
     for name in sorted(view.cases_started - by_case.keys()):
         yield from _case(view, name, cases.get(name), [])
 
 
 def _is_bad(use: Use, ledger: CellLedger, settings: CheckSettings) -> bool:
-    return bool(use.cause(settings)) or not_listed(ledger, use)
+    return bool(use.cause(settings)) or not_listed(ledger, use) or answered_unknown(ledger, use)
+
+
+def undecided(view: RunView) -> Iterator[tuple[str, Place | None]]:
+    """The steps of one run whose answers could not be judged, and why."""
+    for use in view.uses:
+        if use.undecided and use.ref is not None:
+            yield f"{use.case}, {_step_name(use)}: {'; '.join(use.undecided)}", place_of_use(use)
+
+
+def _undecided_in(uses: Sequence[Use]) -> Use | None:
+    return next((use for use in uses if use.undecided and not use.cleanup), None)
 
 
 def _step(use: Use, ledger: CellLedger, settings: CheckSettings, broken: bool) -> Seen | None:
     cause = use.cause(settings)
     if not cause.startswith(_SUITE) or use.ref is None or use.started is None:
         return None
-    if cause == "suite/step-failed" and not_listed(ledger, use):
-        return None  # exercised/not-listed is the cause
+    if cause == "suite/step-failed" and (not_listed(ledger, use) or answered_unknown(ledger, use)):
+        return None  # exercised/not-listed is the cause, or exercised/unknown-succeeded
     if use.cleanup:
         if cause == "suite/unresolved" and broken:
             return None  # the value would have come from a step that failed
@@ -58,15 +78,17 @@ def _step(use: Use, ledger: CellLedger, settings: CheckSettings, broken: bool) -
     message = f"{use.ref.suite}/{use.ref.case}, {_step_name(use)}: {_what(use, cause)}"
     evidence: dict[str, Any] = {"arguments": cut_json(use.started.arguments, 500)}
     if use.answer is not None:
-        evidence["answer"] = cut(use.answer.text, 1000)
+        evidence["answer"] = answer_of_use(use)
         if use.answer.error is not None:
             evidence["error"] = cut_json(use.answer.error, 500)
     if use.wrong:
         evidence["mismatches"] = list(use.wrong)
     if use.started.step.attempt > 1:
         evidence["attempts"] = use.started.step.attempt
+    if cause == "suite/timed-out":
+        evidence |= {**told(use.exchange), **children_at(use.dialogue, use.exchange)}
     if cause == "suite/timed-out" and use.dialogue.stderr_tail:
-        evidence["stderr"] = scrub(use.dialogue.stderr_tail)
+        evidence["stderr"] = scrub(use.dialogue.stderr_quote)
     return Seen(
         check=check,
         run=use.run.key,
@@ -92,7 +114,9 @@ def _what(use: Use, cause: str) -> str:
     tries = use.started.step.attempt
     after = f" (after {tries} attempts)" if tries > 1 else ""
     if cause == "suite/timed-out":
-        return f"no answer {_limit(use)}{after}{_blocked(use)}{_shared(use)}{_deep(use)}"
+        zero = zero_note(use.exchange) if use.exchange is not None else ""
+        children = children_note(use.dialogue, use.exchange)
+        return f"no answer {_limit(use)}{after}{zero}{_blocked(use)}{children}{_late(use)}{_deep(use)}"
     if cause == "suite/unresolved":
         return f"{use.detail or 'a capture found nothing'}{after}"
     if use.how == "no-token":
@@ -116,16 +140,19 @@ def _limit(use: Use) -> str:
     return f"within {use.started.timeout_s:g} s"
 
 
-def _shared(use: Use) -> str:
-    """An answer that our next line set free: the sign of a child that reads the server's stdin."""
+def _late(use: Use) -> str:
+    """An answer that came as soon as we did the next thing: it had waited for that."""
     reply = use.exchange.reply if use.exchange is not None else None
-    if reply is None or use.started is None or use.seconds is None:
+    if reply is None or use.exchange is None or use.started is None or use.seconds is None:
         return ""
     late = reply.line.event.t - use.started.t - use.seconds
-    hint = (
-        "; the answer came as soon as the next line was sent: does a child process of the tool read the server's stdin?"
-    )
-    return hint if 0 <= late < AT_ONCE_S else ""
+    if not 0 <= late < AT_ONCE_S:
+        return ""
+    sent = "notifications/cancelled" if use.exchange.cancelled else "the next line"
+    closing = [item.n for item in use.dialogue.diagnostics if item.what == "closing"]
+    if closing and closing[0] < reply.line.event.n:
+        return f"; the answer came as soon as {sent} had been sent and the server's stdin closed"
+    return f"; the answer came as soon as {sent} was sent"
 
 
 def _blocked(use: Use) -> str:
@@ -195,6 +222,11 @@ def judge_cases(view: RunView, ledger: CellLedger, settings: CheckSettings) -> I
             )
             yield _result(view.run, suite, case, "failed", message, place)
             continue
+        open_step = _undecided_in(uses)
+        if open_step is not None:
+            why = f"{name}, {_step_name(open_step)}: not judged: {'; '.join(open_step.undecided)}"
+            yield _result(view.run, suite, case, "not-judged", why, place_of_use(open_step) or case.place)
+            continue
         fault = _case_fault(view, name, case, uses)
         ended = view.cases_ended.get(name)
         if fault is not None:
@@ -210,6 +242,8 @@ def judge_cases(view: RunView, ledger: CellLedger, settings: CheckSettings) -> I
 def _other(use: Use, ledger: CellLedger, settings: CheckSettings) -> str:
     if not_listed(ledger, use):
         return f"{use.target} is not in tools/list"
+    if answered_unknown(ledger, use):
+        return f"{use.target} is not in tools/list, and its call succeeded"
     return f"{use.why or 'failed'} (see {use.cause(settings)})"
 
 

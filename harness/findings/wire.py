@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.findings.frames import TOO_DEEP, Dialogue, Exchange, Line, undeclared
-from harness.findings.seen import Seen, quote_bytes
-from harness.findings.steps import RunView, Use, is_broken_off, partial_note, place_of_use, why_unanswered
+from harness.findings.ledger import LISTS
+from harness.findings.seen import Seen, quote_bytes, quote_text
+from harness.findings.steps import (
+    RunView,
+    Use,
+    children_at,
+    is_broken_off,
+    partial_note,
+    place_of_use,
+    told,
+    why_unanswered,
+    zero_note,
+)
 from harness.model.outcome import cut_json
 
 __all__ = ["see_wire", "unreadable"]
 
 _START = ("initialize", "server/discover", "notifications/initialized")
+LONG_BYTES = 1_000
+_WRONG_REPLIES = ("wire/duplicate-reply", "wire/unknown-id")
 _LINE_PROBLEMS = ("wire/stdout-not-json", "wire/not-utf8", "wire/not-jsonrpc")
 
 
@@ -25,14 +38,18 @@ def see_wire(view: RunView) -> Iterator[Seen]:
         yield from _ends(spot)
         yield from _no_reply(spot)
         yield from _requests(spot)
+        yield from _cursors(spot)
+    for index, dialogue in enumerate(view.probes, len(view.dialogues)):
+        yield from _probed(_Spot(view, index, dialogue))
     yield from _malformed(view)
 
 
 def unreadable(view: RunView) -> Iterator[str]:
-    """Why lines of this run could not be judged: those too deeply nested to read, where no call waited for them."""
+    """Why lines of this run could not be judged: those too deeply nested to read, but for the answers of steps."""
     for dialogue in view.dialogues:
+        told = {id(exchange.spoilt) for exchange in dialogue.exchanges if exchange.sent.step is not None}
         for line in dialogue.lines:
-            if line.problem == TOO_DEEP and not line.labels:
+            if line.problem == TOO_DEEP and id(line) not in told:
                 yield f"line {line.number} of stdout at offset {line.event.at} is nested too deeply to be read"
 
 
@@ -60,9 +77,15 @@ class _Spot:
                 "when": line.when,
                 "bytes": quoted,
                 "size": len(event.body.data),
+                **self.rest(line),
                 **({"what": what} if what else {}),
             },
         )
+
+    def rest(self, line: Line) -> dict[str, str]:
+        """Where all of a long line is; a shorter one is found by its number and offset."""
+        body = line.event.body
+        return {"all_of_it": self.dialogue.where(body)} if len(body.data) > LONG_BYTES else {}
 
     def case_of(self, line: Line) -> str | None:
         """The case in whose step the line came, if that is clear."""
@@ -89,6 +112,18 @@ def _ids(spot: _Spot) -> Iterator[Seen]:
         return
     for odd in spot.dialogue.oddities:
         yield spot.line(odd.check, odd.line, odd.detail)
+
+
+def _probed(spot: _Spot) -> Iterator[Seen]:
+    """What came on stdout after a line that is no JSON; that a server dies of it or stays silent is its own affair."""
+    dialogue = spot.dialogue
+    after = [line for line in dialogue.lines if dialogue.broken and line.event.n > dialogue.broken]
+    for line in after:
+        if line.problem in _LINE_PROBLEMS and line.event.end == "lf":
+            yield spot.line(line.problem, line, line.detail)
+    for odd in dialogue.oddities:
+        if odd.line in after and odd.message.get("id") is not None and odd.check in _WRONG_REPLIES:
+            yield spot.line(odd.check, odd.line, odd.detail)
 
 
 def _ends(spot: _Spot) -> Iterator[Seen]:
@@ -178,6 +213,7 @@ def _partial(spot: _Spot, line: Line | None, exchange: Exchange | None) -> Seen:
             "size": len(data),
             "first": quote_bytes(data[:60]),
             "last": quote_bytes(data[-60:]),
+            **spot.rest(line),
         }
     return Seen(
         check="wire/partial-line",
@@ -194,10 +230,12 @@ def _partial(spot: _Spot, line: Line | None, exchange: Exchange | None) -> Seen:
 def _no_reply(spot: _Spot) -> Iterator[Seen]:
     """Requests outside of steps that were never answered though the server lived on."""
     dialogue, view = spot.dialogue, spot.view
-    answered_last = max((item.sent.n for item in dialogue.exchanges if item.reply is not None), default=0)
+    answered_last = max((item.sent.n for item in dialogue.exchanges if item.taken), default=0)
     for exchange in dialogue.exchanges:
         if exchange.in_time or exchange.sent.step is not None:
             continue
+        if exchange.spoilt is not None and exchange.spoilt.problem == TOO_DEEP:
+            continue  # it was answered, and is not judged
         if exchange.method in _START and view.record.outcome == "failed":
             continue  # the run's own error says it
         passed_over = exchange.reply is None and exchange.sent.n < answered_last and dialogue.transcript.complete
@@ -215,9 +253,14 @@ def _no_reply(spot: _Spot) -> Iterator[Seen]:
             run=view.run.key,
             order=(spot.index, exchange.sent.n),
             key=(exchange.sent.label, late),
-            message=f"{exchange.sent.label} (id {cut_json(exchange.id, 60)}) {end}",
+            message=f"{exchange.sent.label} (id {cut_json(exchange.id, 60)}) {end}{zero_note(exchange)}",
             tool=tool,
-            evidence={"request": cut_json(exchange.params), "stderr": dialogue.stderr_tail},
+            evidence={
+                "request": cut_json(exchange.params),
+                "stderr": dialogue.stderr_quote,
+                **told(exchange),
+                **children_at(dialogue, exchange),
+            },
         )
 
 
@@ -245,6 +288,25 @@ def _requests(spot: _Spot) -> Iterator[Seen]:
         )
 
 
+def _cursors(spot: _Spot) -> Iterator[Seen]:
+    """Lists whose last page has a cursor without anything in it."""
+    for exchange in spot.dialogue.exchanges:
+        result, reply = exchange.result, exchange.reply
+        if exchange.method not in LISTS or reply is None or not isinstance(result, Mapping):
+            continue
+        if result.get("nextCursor") == "":
+            yield Seen(
+                check="wire/empty-cursor",
+                run=spot.view.run.key,
+                order=(spot.index, reply.line.event.n),
+                key=exchange.method,
+                message=f"the nextCursor in an answer to {exchange.method} is an empty string; "
+                "it is taken for the end, which leaving it out says",
+                pointer="/result/nextCursor",
+                evidence={"line": reply.line.number, "offset": reply.line.event.at},
+            )
+
+
 def _malformed(view: RunView) -> Iterator[Seen]:
     for use in view.uses:
         if use.answer is None or not use.answer.problem:
@@ -257,6 +319,7 @@ def _malformed_use(view: RunView, use: Use) -> Seen:
     assert use.exchange is not None
     assert use.exchange.reply is not None
     line = use.exchange.reply.line
+    where = use.dialogue.where(line.event.body)
     return Seen(
         check="wire/malformed-result",
         run=view.run.key,
@@ -266,5 +329,5 @@ def _malformed_use(view: RunView, use: Use) -> Seen:
         tool=use.target,
         case=use.case,
         place=place_of_use(use),
-        evidence={"line": line.number, "offset": line.event.at, "bytes": quote_bytes(line.event.body.data, 300)},
+        evidence={"line": line.number, "offset": line.event.at, "bytes": quote_text(line.event.body.text, 300, where)},
     )

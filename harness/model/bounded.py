@@ -1,13 +1,15 @@
 """JSON Schema validation that cannot hang, fetch, or die: a budget of steps, a bound on depth, no network.
 
 `jsonschema` fetches remote references by default, can take exponential time, and recurses with the data. Here every
-keyword that is evaluated costs one step of a budget, so the bound is the same on every machine; patterns run in a
-regex engine with a time-out; `uniqueItems` is linear; no reference is ever fetched.
+keyword that is evaluated costs steps of a budget, so the bound is the same on every machine, and about a second on a
+slow one; patterns run in a regex engine with a time-out; `enum`, `const` and `uniqueItems` are linear; no reference is
+ever fetched. How large a schema may be is bounded too.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,8 +19,13 @@ __all__ = ["MAX_DEPTH", "MAX_STEPS", "PATTERN_TIMEOUT_S", "BudgetExceeded", "dep
 
 MAX_DEPTH = 128
 MAX_STEPS = 200_000
+MAX_SCHEMA_OBJECTS = 5_000
 PATTERN_TIMEOUT_S = 1.0
 MAX_VIOLATIONS = 50
+_CHARACTERS_A_STEP = 64
+_BRANCH_STEPS = 5  # what a keyword costs that begins a validation of its own, compared with one that looks at a value
+_BRANCHES = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if"})
+_WHOLE_FLOAT = re.compile(r"\.0(?![0-9])|[0-9]e\+?[0-9]")
 
 
 class BudgetExceeded(Exception):
@@ -43,38 +50,31 @@ def validate(schema: Any, instance: Any, *, steps: int = MAX_STEPS) -> list[tupl
 
     Args:
         schema: A JSON Schema; its `$schema` decides the dialect, 2020-12 without one.
-        steps: How many keywords may be evaluated.
+        steps: How many may be taken; most keywords cost one.
     Raises:
         BudgetExceeded: Too deep, too many steps, a pattern that takes too long or that no engine reads,
-            a reference that cannot be resolved here, or a schema that is none.
+            a reference that cannot be resolved here, a schema that is none, or one that no bound holds for.
     """
     import jsonschema
-    from jsonschema.validators import extend, validator_for
+    from jsonschema.validators import validator_for
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
     if depth_of(instance) > MAX_DEPTH or depth_of(schema) > MAX_DEPTH:
         raise BudgetExceeded(f"nested deeper than {MAX_DEPTH} levels")
-    base: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
-    left = [steps]
-
-    def counted(keyword: str, check: Any) -> Any:
-        replacement = _LINEAR.get(keyword, check)
-
-        def run(validator: Any, value: Any, item: Any, around: Any) -> Iterator[Any]:
-            left[0] -= 1
-            if left[0] < 0:
-                raise BudgetExceeded(f"more than {steps} validation steps")
-            yield from replacement(validator, value, item, around) or ()
-
-        return run
-
-    cls: Any = extend(base, {name: counted(name, check) for name, check in base.VALIDATORS.items()})
+    if not isinstance(schema, Mapping | bool):
+        raise BudgetExceeded("the schema is not valid: it is neither an object nor a boolean")
+    base: Any = jsonschema.Draft202012Validator
+    if isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str):
+        base = validator_for(schema, default=base)
+        # a schema that names its dialect would be read by the library's own class wherever a reference leads to it
+        schema = {key: value for key, value in schema.items() if key != "$schema"}
+    _refuse_unbounded(schema)
     try:
         # no formats: "regex" would be judged by another engine than the one that matches here
         base.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
         found = []
-        for error in cls(schema, registry=Registry()).iter_errors(instance):
+        for error in _bounded(base, steps)(schema, registry=Registry()).iter_errors(instance):
             pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.absolute_path)
             message = error.message if len(error.message) <= 300 else error.message[:300] + "…"
             found.append((pointer, message))
@@ -86,23 +86,109 @@ def validate(schema: Any, instance: Any, *, steps: int = MAX_STEPS) -> list[tupl
         raise BudgetExceeded(f"a reference that is not in the schema: {error}") from None
     except RecursionError:
         raise BudgetExceeded("it recurses too deeply") from None
+    except (ArithmeticError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise BudgetExceeded(f"the validator gave up on it: {type(error).__name__}: {str(error)[:200]}") from None
     return sorted(found)
 
 
-def _pattern(_validator: Any, pattern: str, item: Any, _schema: Any) -> Iterator[Any]:
+class _Budget:
+    """The steps that are left, and what was worked out of the schema already."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = self.left = steps
+        self.texts: dict[int, frozenset[str]] = {}
+
+    def spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise BudgetExceeded(f"more than {self.steps} validation steps")
+
+    def canonical(self, value: Any) -> str:
+        """A text that is the same for equal JSON values, and for no others."""
+        text = json.dumps(value, sort_keys=True)
+        self.spend(len(text) // _CHARACTERS_A_STEP)
+        return json.dumps(_numbers(value), sort_keys=True) if _WHOLE_FLOAT.search(text) else text
+
+    def all_of(self, values: list[Any]) -> frozenset[str]:
+        """The same of every value of a list in the schema, worked out once."""
+        if id(values) not in self.texts:
+            self.texts[id(values)] = frozenset(map(self.canonical, values))
+        return self.texts[id(values)]
+
+
+def _bounded(base: Any, steps: int) -> Any:
+    """A validator class that stops after so many steps."""
+    from jsonschema.validators import extend
+
+    budget = _Budget(steps)
+
+    def counted(keyword: str, check: Any) -> Any:
+        replacement = _LINEAR.get(keyword)
+        cost = _BRANCH_STEPS if keyword in _BRANCHES else 1
+
+        def run(validator: Any, value: Any, item: Any, around: Any) -> Iterator[Any]:
+            budget.spend(cost)
+            if replacement is not None:
+                yield from replacement(budget, validator, value, item, around)
+            else:
+                yield from check(validator, value, item, around) or ()
+
+        return run
+
+    return extend(base, {name: counted(name, check) for name, check in base.VALIDATORS.items()})
+
+
+def _refuse_unbounded(schema: Any) -> None:
+    """Refuses what the library would take out of our hands, and a schema that takes it long to check."""
+    stack, keys, objects = [schema], set(), 0
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Mapping):
+            objects += 1
+            keys |= item.keys() & {"patternProperties", "unevaluatedProperties"}
+            if isinstance(item.get("$schema"), str):
+                raise BudgetExceeded("a schema inside the schema names a dialect of its own")
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    if objects > MAX_SCHEMA_OBJECTS:
+        raise BudgetExceeded(f"the schema holds more than {MAX_SCHEMA_OBJECTS} objects")
+    if len(keys) == 2:
+        raise BudgetExceeded("patternProperties beside unevaluatedProperties is matched by an engine without a bound")
+
+
+def _pattern(_budget: _Budget, _validator: Any, pattern: str, item: Any, _schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
     if isinstance(item, str) and not _search(pattern, item):
         yield ValidationError(f"{item[:200]!r} does not match {pattern!r}")
 
 
-def _pattern_properties(validator: Any, patterns: Mapping[str, Any], item: Any, _schema: Any) -> Iterator[Any]:
+def _pattern_properties(
+    budget: _Budget, validator: Any, patterns: Mapping[str, Any], item: Any, _schema: Any
+) -> Iterator[Any]:
     if not isinstance(item, Mapping):
         return
     for pattern, sub in patterns.items():
         for key, value in item.items():
+            budget.spend(1)
             if _search(pattern, key):
                 yield from validator.descend(value, sub, path=key, schema_path=pattern)
+
+
+def _additional(budget: _Budget, validator: Any, extra: Any, item: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if not isinstance(item, Mapping):
+        return
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    budget.spend(len(item) * len(patterns))
+    more = [key for key in item if key not in known and not any(_search(pattern, key) for pattern in patterns)]
+    if isinstance(extra, Mapping):
+        for key in more:
+            yield from validator.descend(item[key], extra, path=key)
+    elif not extra and more:
+        yield ValidationError(f"additional properties are not allowed: {', '.join(map(repr, sorted(more)))}")
 
 
 def _search(pattern: str, text: str) -> bool:
@@ -114,11 +200,26 @@ def _search(pattern: str, text: str) -> bool:
         raise BudgetExceeded(f"pattern {pattern!r} cannot be read: {error}") from None
 
 
-def _unique(_validator: Any, wanted: Any, items: Any, _schema: Any) -> Iterator[Any]:
+def _enum(budget: _Budget, _validator: Any, values: Any, item: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if budget.canonical(item) not in budget.all_of(values):
+        yield ValidationError(f"{item!r} is not one of {values!r}")
+
+
+def _const(budget: _Budget, _validator: Any, value: Any, item: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if budget.canonical(value) != budget.canonical(item):
+        yield ValidationError(f"{value!r} was expected")
+
+
+def _unique(budget: _Budget, _validator: Any, wanted: Any, items: Any, _schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
     if wanted and isinstance(items, list):
-        seen = {json.dumps(_numbers(item), sort_keys=True) for item in items}
+        budget.spend(len(items))
+        seen = {budget.canonical(item) for item in items}
         if len(seen) < len(items):
             yield ValidationError(f"{len(items)} items are not all different")
 
@@ -135,6 +236,9 @@ def _numbers(value: Any) -> Any:
 
 
 _LINEAR: Mapping[str, Callable[..., Iterator[Any]]] = {
+    "additionalProperties": _additional,
+    "const": _const,
+    "enum": _enum,
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "uniqueItems": _unique,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CHECKS", "FAMILIES", "CheckSpec", "exemptable", "family_of"]
+__all__ = ["CHECKS", "FAMILIES", "OFF_BY_DEFAULT", "CheckSpec", "exemptable", "family_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ _ALL = (
               fires="A tool whose only good calls are refusals that the suite expects."),
     CheckSpec(id="exercised/not-listed", severity="error", source="ours",
               fires="A tool that was called and is not in tools/list, without `unlisted = true`."),
+    CheckSpec(id="exercised/unknown-succeeded", severity="error", source=_TOOLS,
+              fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list succeeded."),
     CheckSpec(id="exercised/no-tools", severity="error", source=_TOOLS,
               fires="The server declares the tools capability and lists no tool."),
     CheckSpec(id="exercised/list-failed", severity="error", source=_TOOLS,
@@ -87,6 +89,8 @@ _ALL = (
               fires="A second reply to one request."),
     CheckSpec(id="wire/no-reply", severity="error", source=_RPC,
               fires="A request that was never answered, though the server lived on."),
+    CheckSpec(id="wire/empty-cursor", severity="warning", source="MCP server/utilities/pagination",
+              fires="A list whose nextCursor is an empty string; it is taken for the end."),
     CheckSpec(id="wire/malformed-result", severity="error", source=_TOOLS,
               fires="A result that has not the shape that its method demands."),
     CheckSpec(id="wire/undeclared-request", severity="error", source="MCP client/elicitation",
@@ -98,7 +102,7 @@ _ALL = (
               fires="No exit when stdin closed: a warning if SIGTERM ended the process, an error if only SIGKILL did."),
     CheckSpec(id="process/orphan", severity="error", exempt="process/orphan", subject="any",
               source="MCP basic/lifecycle#shutdown",
-              fires="Processes of the server's were alive after it was gone."),
+              fires="Processes of the server's, or the container that its command ran, were alive after it was gone."),
     CheckSpec(id="suite/step-failed", severity="error", source="ours",
               fires="A step's expectation did not hold."),
     CheckSpec(id="suite/timed-out", severity="error", source="ours",
@@ -107,9 +111,13 @@ _ALL = (
               fires="A capture found nothing, or a placeholder had no value when the step came."),
     CheckSpec(id="suite/cleanup-failed", severity="warning", source="ours",
               fires="A cleanup step did not do what it expects of itself."),
+    CheckSpec(id="strict/unknown-tool-is-error", severity="error", source="MCP server/tools#error-handling",
+              fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list was answered with an "
+                    "isError result instead of a JSON-RPC error."),
 )  # fmt: skip
 
 CHECKS: dict[str, CheckSpec] = {check.id: check for check in _ALL}
+OFF_BY_DEFAULT: frozenset[str] = frozenset({"strict"})  # families that are judged where `[checks]` names them
 FAMILIES: tuple[str, ...] = tuple(sorted({check.id.partition("/")[0] for check in _ALL}))
 
 

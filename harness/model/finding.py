@@ -162,7 +162,7 @@ class Lowered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """What became of one case in one run."""
+    """What became of one case in one run. "not-judged": it ran, and whether an answer is right could not be told."""
 
     server: str
     backend: str
@@ -170,7 +170,7 @@ class CaseResult:
     profile: str
     suite: str
     case: str
-    status: Literal["passed", "failed", "not-run"]
+    status: Literal["passed", "failed", "not-run", "not-judged"]
     message: str = ""
     file: str | None = None
     line: int | None = None

@@ -23,9 +23,11 @@ __all__ = [
     "ERROR_LOOKING",
     "MATCH_TIMEOUT_S",
     "Answer",
+    "Comparison",
     "Missing",
     "answer_of",
     "capture",
+    "compare",
     "cut",
     "cut_json",
     "expect_from_json",
@@ -153,12 +155,31 @@ def answer_of(action: str, message: Mapping[str, Any]) -> Answer:
     return Answer(result, None)
 
 
-def mismatches(expect: ExpectSpec, answer: Answer) -> tuple[str, ...]:
-    """Everything in which the answer is not as expected, a sentence each; empty when all of it holds.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """An answer beside an expectation, a sentence for each thing: in what it differs, and what could not be told."""
 
-    A check that could not be made within its bounds counts as a mismatch that says so.
+    wrong: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+
+
+def mismatches(expect: ExpectSpec, answer: Answer) -> tuple[str, ...]:
+    """Everything that keeps the answer from being as expected; empty when all of it holds.
+
+    What could not be told counts too: nobody may go on as if it held.
+    """
+    found = compare(expect, answer)
+    return (*found.wrong, *found.undecided)
+
+
+def compare(expect: ExpectSpec, answer: Answer) -> Comparison:
+    """The answer beside the expectation; what would take longer than its bounds is left undecided.
+
+    Raises:
+        regex.error: `text_matches` cannot be read.
     """
     out: list[str] = []
+    undecided: list[str] = []
     wanted = expect.is_error if expect.is_error is not None else (expect.code is not None)
     if wanted and not answer.is_error:
         out.append(f"expected an error, got a success: {cut(answer.text)}")
@@ -178,7 +199,7 @@ def mismatches(expect: ExpectSpec, answer: Answer) -> tuple[str, ...]:
             if regex.search(expect.text_matches, text, timeout=MATCH_TIMEOUT_S) is None:
                 out.append(f"expected text matching {expect.text_matches!r}, got {cut(text)}")
         except TimeoutError:
-            out.append(f"text_matches {expect.text_matches!r} took over {MATCH_TIMEOUT_S:g} s on this text: not judged")
+            undecided.append(f"text_matches {expect.text_matches!r} took over {MATCH_TIMEOUT_S:g} s on this text")
     if expect.text_equals is not None and expect.text_equals != text:
         out.append(f"expected text equal to {cut(expect.text_equals)}, got {cut(text)}")
     if expect.pointer:
@@ -199,8 +220,8 @@ def mismatches(expect: ExpectSpec, answer: Answer) -> tuple[str, ...]:
             try:
                 out.extend(f"structuredContent{where}: {what}" for where, what in validate(expect.schema, structured))
             except BudgetExceeded as error:
-                out.append(f"structuredContent could not be validated: {error}")
-    return tuple(out)
+                undecided.append(f"structuredContent could not be validated: {error}")
+    return Comparison(tuple(out), tuple(undecided))
 
 
 def is_text_expected(expect: ExpectSpec) -> bool:

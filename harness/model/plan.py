@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.model.checks import OFF_BY_DEFAULT
+
 __all__ = [
     "CALL_TIMEOUT_S",
     "ERAS",
@@ -124,8 +126,9 @@ class CheckSettings:
     lowered: tuple[LoweredSpec, ...] = ()
 
     def level_of(self, family: str) -> FamilyLevel:
-        """The level of one family; `error` unless it was lowered."""
-        return next((item.to for item in self.lowered if item.family == family), "error")
+        """The level of one family: what `[checks]` says; else `error`, or `off` for one that is off by default."""
+        usual: FamilyLevel = "off" if family in OFF_BY_DEFAULT else "error"
+        return next((item.to for item in self.lowered if item.family == family), usual)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,3 +433,8 @@ class Plan:
     def project_of(self, server: str) -> ProjectSpec:
         """The project whose server has this name."""
         return next(project for project in self.projects if project.server.name == server)
+
+    def is_first(self, key: RunKey) -> bool:
+        """Whether a run is the first of its server in its era; what is done once for both is done in it."""
+        runs = (run.key for cell in self.cells for run in cell.runs)
+        return key == next((item for item in runs if (item.server, item.era) == (key.server, key.era)), None)

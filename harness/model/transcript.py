@@ -26,6 +26,7 @@ __all__ = [
     "DONE_FILE",
     "INLINE_LIMIT_BYTES",
     "LINE_LIMIT_BYTES",
+    "PROBE",
     "RUN_FILE",
     "SCHEMA",
     "Body",
@@ -56,6 +57,7 @@ __all__ = [
 SCHEMA = 1
 INLINE_LIMIT_BYTES = 256 * 1024
 LINE_LIMIT_BYTES = 64 * 1024 * 1024  # one line of a server's stdout; longer is cut and the server stopped
+PROBE = "probe"  # a transcript whose name begins so is judged only by its wrong replies
 RUN_FILE = "run.json"
 DONE_FILE = "done"
 BODIES_DIR = "bodies"
@@ -188,7 +190,8 @@ class StepEnded(Event):
 
     `how`: "answered" (any final answer, right or wrong); "timed-out" (no answer within `timeout_s`); "died" (the
     process ended first); "unresolved" (a placeholder or capture has no value; nothing was sent); "no-token" (a
-    confirmation whose first answer held no confirm_token); "retried" (answered, expectation not met, tried again).
+    confirmation whose first answer held no confirm_token); "retried" (answered, expectation not met, tried again; or
+    the server had ended before it read the first step of a case, which is tried again on a fresh one).
     `detail` is for people.
     """
 
@@ -214,7 +217,10 @@ class Diagnostic(Event):
 
     Words: "timeout" (a request had no answer in time; detail: its label), "elicited" (an elicitation was answered;
     detail: action), "not-spoken" (the server does not speak this era), "write-blocked", "stdin-closed",
-    "restarted", "capture-missing" (detail: name and pointer).
+    "restarted", "capture-missing" (detail: name and pointer), "children" (processes of the server's that were alive
+    when a request had no answer in time; detail: their commands), "shares-stdin" (those of them whose stdin is the
+    server's), "closing" (we closed its stdin while a request was open), "not-read" (the server ended without reading
+    a request; detail: its label).
     """
 
     e: ClassVar[str] = "diagnostic"
@@ -233,7 +239,7 @@ class Truncated(Event):
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A process of the server's that outlived it, until we killed it."""
+    """A process of the server's that outlived it, until we killed it; a container of its command's has the pid 0."""
 
     pid: int
     command: str
@@ -281,7 +287,8 @@ _KINDS: dict[str, type[Event]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """Everything of one server process. `name` is the file's name, e.g. "server-1.jsonl".
+    """Everything of one server process. `name` is the file's name, e.g. "server-1.jsonl"; "probe-1.jsonl" is a process
+    that was started only to see what it does with a line that is no JSON, and counts for nothing else.
 
     `complete` is False when the file ended in mid-line or without an `Exited` event.
     """
@@ -289,6 +296,11 @@ class Transcript:
     name: str
     events: Sequence[Event]
     complete: bool = True
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether it is of a process that was sent a line that is no JSON."""
+        return self.name.startswith(f"{PROBE}-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

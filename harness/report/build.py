@@ -32,6 +32,8 @@ MAX_EVIDENCE_DEPTH = 64
 _Item = TypeVar("_Item")
 _RANK: dict[Verdict, int] = {"clean": 0, "partial": 1, "findings": 2, "nothing-run": 3, "error": 4}
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# the folder of one invocation, and of one server in it: other names in each run for the same thing
+_RUN_FOLDER = re.compile(r"(?:/[^\s\"':/\\]+)*/rollcall-[0-9a-f]{12}-\w{8}(?:/server-[0-9a-f]{16})?")
 
 
 def make_report(
@@ -60,6 +62,8 @@ def make_report(
             machines are equal.
     """
     failures = [*judgement.errors, *errors]
+    if interrupted:  # said once for all of it, not again of each run
+        failures = [failure for failure in failures if failure.kind != Interrupted.kind or not failure.server]
     if interrupted and not any(failure.code == Interrupted.code for failure in failures):
         failures.append(_failure(Interrupted, "", "interrupted before everything had run; what was recorded is judged"))
     failures.extend(_unrun(judgement.ran, failures))
@@ -196,6 +200,7 @@ def _texts(folders: Mapping[str, str]) -> Callable[[str], str]:
     def clean(text: str) -> str:
         if _SURROGATE.search(text):
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        text = _RUN_FOLDER.sub("$RUN", text) if "/rollcall-" in text else text
         for pattern, new in patterns:
             text = pattern.sub(new, text)
         return text

@@ -8,7 +8,7 @@ from typing import Literal
 
 from harness.model.finding import Report
 from harness.report.escape import cut_bytes, visible
-from harness.report.text import headline, message_of, subject_of
+from harness.report.text import headline, subject_of
 
 __all__ = ["MESSAGE_BYTES", "to_annotations"]
 
@@ -33,7 +33,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield _command("warning", headline(report), title="mcp-rollcall partial")
     for finding in judgement.findings:
         about = f"{finding.server}: " if finding.server and finding.tool is not None else ""
-        message = f"{about}{subject_of(finding)}: {message_of(finding)}" + (
+        message = f"{about}{subject_of(finding)}: {finding.message}" + (
             f"\nrerun: {finding.rerun}" if finding.rerun else ""
         )
         yield _command(finding.severity, message, title=finding.check, file=finding.file, line=finding.line)

@@ -14,7 +14,7 @@ from harness.model.finding import Finding, Report
 from harness.report.ansi import Paint
 from harness.report.escape import byte_length, cut_line, prefix, visible
 from harness.report.tally import Result, results
-from harness.report.text import finding_lines, message_of, subject_of
+from harness.report.text import finding_lines, subject_of
 
 __all__ = ["BODY_BYTES", "MAX_BYTES", "MESSAGE_BYTES", "to_junit"]
 
@@ -89,11 +89,12 @@ def _content(item: Result) -> tuple[str, str, str]:
         place = "" if case.file is None else f"at {case.file}" + (f":{case.line}" if case.line else "")
         message = case.message or ("not run" if case.status == "not-run" else "failed")
         parts = [case.message, place, *map(_described, item.findings)]
-        return message, item.findings[0].check if item.findings else "case", "\n\n".join(part for part in parts if part)
+        kind = "not-judged" if case.status == "not-judged" else "case"
+        return message, item.findings[0].check if item.findings else kind, "\n\n".join(part for part in parts if part)
     first, more = item.findings[0], len(item.findings) - 1
-    message = message_of(first).strip().partition("\n")[0]
+    message = first.message.strip().partition("\n")[0]
     return (
-        f"{message} (and {more} more)" if more else message_of(first),
+        f"{message} (and {more} more)" if more else first.message,
         first.check,
         "\n\n".join(map(_described, item.findings)),
     )

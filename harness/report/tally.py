@@ -20,6 +20,9 @@ __all__ = ["MAX_GROUPS", "Result", "Tally", "results", "tally"]
 MAX_GROUPS = 5_000  # more groups of findings are gathered by check, without the tool
 NAME_BYTES = 256
 
+State = Literal["passed", "failed", "error", "skipped"]
+_STATES: dict[str, State] = {"passed": "passed", "failed": "failed", "not-judged": "error", "not-run": "skipped"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
@@ -35,7 +38,7 @@ class Result:
 
     group: str
     name: str
-    status: Literal["passed", "failed", "error", "skipped"]
+    status: State
     case: CaseResult | None = None
     failure: HarnessFailure | None = None
     findings: tuple[Finding, ...] = ()
@@ -72,7 +75,7 @@ def tally(report: Report) -> Tally:
 
 
 def results(report: Report) -> list[Result]:
-    """All results, sorted by group and name.
+    """All results, sorted by group and name. A case that could not be judged is an error: it must not look green.
 
     Warnings alone never fail here: their group passes. Where warnings made the verdict (`--strict`), they do.
     """
@@ -81,7 +84,7 @@ def results(report: Report) -> list[Result]:
     tied, untied = _tied(judgement.findings, judgement.cases)
     found: list[Result] = []
     for case in judgement.cases:
-        status: Literal["passed", "failed", "skipped"] = "skipped" if case.status == "not-run" else case.status
+        status = _STATES[case.status]
         group = _group((case.server, case.backend, case.era, case.profile, case.suite))
         why = tuple(tied.get((case.server, f"{case.suite}/{case.case}"), ())) if status == "failed" else ()
         found.append(Result(group=group, name=label(case.case, NAME_BYTES), status=status, case=case, findings=why))
@@ -92,7 +95,8 @@ def results(report: Report) -> list[Result]:
         found.append(Result(group=group, name=label(name, NAME_BYTES), status=status, findings=tuple(findings)))
     for failure in judgement.errors:
         group = _group((*_axes(failure.server, judgement.ran), "errors"))
-        name = label(f"{failure.kind}: {failure.message}", NAME_BYTES)
+        first = next((line for line in failure.message.splitlines() if line.strip()), "")
+        name = label(f"{failure.kind}: {first.strip()}", NAME_BYTES)
         found.append(Result(group=group, name=name, status="error", failure=failure))
     return _unique(sorted(found, key=lambda result: (result.group, result.name)))
 

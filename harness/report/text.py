@@ -37,7 +37,6 @@ __all__ = [
     "amount",
     "finding_lines",
     "headline",
-    "message_of",
     "subject_of",
     "to_text",
 ]
@@ -127,18 +126,12 @@ def subject_of(finding: Finding) -> str:
     return visible(f"{name} {finding.pointer}" if finding.pointer else name)
 
 
-def message_of(finding: Finding) -> str:
-    """What a finding says, without its place in front, which every format gives elsewhere."""
-    place = f"{finding.file}:{finding.line}: "
-    return finding.message.removeprefix(place) if finding.file and finding.line else finding.message
-
-
 def finding_lines(
     finding: Finding, *, paint: Paint, width: int, indent: str = "", alike: Sequence[Finding] = ()
 ) -> Iterator[str]:
     """What, evidence, source, rerun: all of a finding, or of several that are alike, but its heading."""
     several = alike if len(alike) > 1 else (finding,)
-    message = message_of(finding)
+    message = finding.message
     if len(several) > 1 and finding.tool and message.startswith(f"{finding.tool} "):
         message = f"each {message.removeprefix(finding.tool).lstrip(' ')}"
     yield from wrap(cut_bytes(message, MESSAGE_BYTES), width, first=indent, rest=indent)

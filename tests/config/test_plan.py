@@ -145,6 +145,14 @@ def test_a_selection_leaves_what_all_of_its_axes_mean(project) -> None:
     assert not planned(loaded, servers=("srv",), eras=("modern", "handshake")).partial
 
 
+def test_one_run_of_each_server_and_era_is_the_first(project) -> None:
+    plan = planned(project('[backends.x]\nuse = ["a", "b"]\n'))
+    runs = [run.key for cell in plan.cells for run in cell.runs]
+    first = [str(key) for key in runs if plan.is_first(key)]
+    assert first == [f"srv {runs[0].backend} {era} plain" for era in ("modern", "handshake")]
+    assert len(runs) > len(first)
+
+
 def test_a_deselected_case_stays_among_the_cases_of_its_run(project) -> None:
     suite = SUITE + '[[case]]\nid = "put"\n[[case.step]]\ncall = "put"\n'
     plan = planned(project(suite=suite), cases="put", profiles=("plain",), eras=("modern",))

@@ -290,3 +290,18 @@ def test_the_warning_of_a_build_explains_the_server_that_does_not_start(good):
     assert any("EBADENGINE" in error["log"] for error in done.report["errors"])
     (good.root / "package.json").write_text('{"engines": {"node": ">=99"}}')
     assert "too old" in good.run("doctor").stdout
+
+
+def test_a_selection_after_a_red_run_does_not_make_it_green(good):
+    """The whole attempt counts for `judge`, and a command judges what it recorded itself."""
+    edit(good, "suites/all.toml", 'text_equals = "4"', 'text_equals = "5"')
+    assert good.run("integration").code == 1
+    assert good.run("integration", "-k", "echoes").code == 0
+    assert good.run("judge").code == 1
+
+
+def test_only_part_of_the_evidence_is_never_green_for_the_whole(good):
+    assert good.run("integration", "-k", "echoes").code == 0
+    done = good.run("judge")
+    assert done.code == 3
+    assert done.report["verdict"] == "partial"

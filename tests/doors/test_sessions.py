@@ -160,3 +160,20 @@ def test_nox_folds_the_exit_code_and_the_report_has_the_true_one(project, nox):
     report = json.loads((project.root / ".rollcall/report.json").read_text())
     assert report["exit"] == 6
     assert report["errors"][0]["kind"] == "server"
+
+
+def test_the_sessions_are_the_runs_of_the_plan():
+    """Two readers of the same files, one of them with tomllib alone: they must not drift apart."""
+    from pathlib import Path
+
+    from harness.config.load import load
+    from harness.config.plan import Selection, make_plan
+    from harness.integration import catalogue, selected_runs
+    from harness.sessions import planned_runs
+
+    root = Path(__file__).parent.parent.parent
+    projects = sorted(path.parent for path in root.glob("examples/*/harness.toml"))
+    loaded = load(projects, base=root, catalogue=catalogue(), exemptions_beside=root)
+    keys = [run.key for run in selected_runs(make_plan(loaded, selection=Selection(), runtimes={}))]
+    ours = [(run.server, run.backend, run.era, run.profile) for run in planned_runs(projects)]
+    assert sorted(ours) == sorted((key.server, key.backend, key.era, key.profile) for key in keys)

@@ -31,9 +31,14 @@ def exemptions_of(folder):
     return entries
 
 
+def checks_of(folder):
+    path = folder / "checks.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else ()
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_folder_gives_its_findings(t, folder):
-    judgement = t.judged(t.read_folder(folder), exemptions=exemptions_of(folder))
+    judgement = t.judged(t.read_folder(folder), exemptions=exemptions_of(folder), checks=checks_of(folder))
     expected = json.loads((folder / "findings.json").read_text(encoding="utf-8"))
     assert [
         {"check": item.check, "severity": item.severity, "tool": item.tool, "message": item.message}

@@ -43,7 +43,7 @@ def test_it_excuses_refused_only_and_failed_only_too(t, expect):
 def test_an_entry_whose_tool_was_exercised_is_false_and_says_where(t):
     judgement = run(t, "a", "b", exemptions=[t.exempt("b")])
     found = t.one(judgement, "exemption/false")
-    assert found.message == "exemptions.toml:7: b was exercised after all (s/one); remove the entry"
+    assert found.message == "b was exercised after all (s/one); remove the entry"
     assert (found.file, found.line, found.tool) == ("exemptions.toml", 7, "b")
     assert judgement.excused == ()
 
@@ -94,7 +94,7 @@ def test_an_entry_whose_subject_is_gone_is_stale_with_the_nearest_name(t, entry,
     )
     assert t.checks(judgement) == ["exemption/stale"]
     assert words in judgement.findings[0].message
-    assert judgement.findings[0].message.startswith("exemptions.toml:7: ")
+    assert (judgement.findings[0].file, judgement.findings[0].line) == ("exemptions.toml", 7)
 
 
 def test_a_backend_that_the_project_could_run_is_not_stale_but_not_judged(t):
@@ -134,7 +134,7 @@ def test_a_check_that_takes_no_exemption_is_malformed(t, check, words):
 def test_two_entries_for_one_thing_are_duplicate_and_both_places_are_named(t):
     judgement = run(t, "a", exemptions=[t.exempt("b", line=9), t.exempt("b", line=4)])
     assert t.checks(judgement) == ["exemption/duplicate"]
-    assert judgement.findings[0].message.startswith("exemptions.toml:9: ")
+    assert (judgement.findings[0].file, judgement.findings[0].line) == ("exemptions.toml", 9)
     assert "exemptions.toml:4 already" in judgement.findings[0].message
     assert [item.line for item in judgement.excused] == [4]
 

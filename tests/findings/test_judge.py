@@ -108,7 +108,7 @@ def test_evidence_of_a_selection_of_cases_is_not_the_whole(t):
     done = t.evidence(t.key(), played(t, "a"), cases=("s/one",))
     judgement = t.judged(done, extra=[t.plain_case("two", "b")])
     assert judgement.findings == ()
-    assert [item.own for item in judgement.not_judged] == [True]
+    assert [item.own for item in judgement.not_judged] == [False]  # this command left nothing out
     assert [case.status for case in judgement.cases] == ["passed", "not-run"]
 
 

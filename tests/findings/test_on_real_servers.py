@@ -1,6 +1,7 @@
 """Every hostile server for real: started, driven, recorded and judged. It raises its own finding and no other."""
 
 import asyncio
+import re
 import sys
 from datetime import date
 from pathlib import Path
@@ -18,7 +19,9 @@ from harness.findings.judge import judge
 from harness.model.plan import (
     CaseSpec,
     Cell,
+    CheckSettings,
     ExpectSpec,
+    LoweredSpec,
     Place,
     Plan,
     ProfileSpec,
@@ -29,14 +32,15 @@ from harness.model.plan import (
     StepSpec,
 )
 from harness.model.progress import Silent
+from harness.report.build import make_report
 
 SERVERS = Path(__file__).parent.parent / "servers"
 LIMIT_S = 60.0
 
 
-def step(tool, arguments=None, *, timeout_s=None, **expect):
+def step(tool, arguments=None, *, timeout_s=None, unlisted=False, **expect):
     place = Place(file="suites/s.toml", line=3)
-    more = {"timeout_s": timeout_s, "expect": ExpectSpec(**expect)}
+    more = {"timeout_s": timeout_s, "unlisted": unlisted, "expect": ExpectSpec(**expect)}
     return StepSpec(action="call", target=tool, arguments=arguments or {}, place=place, **more)
 
 
@@ -51,6 +55,8 @@ ANY = case("echo", step("echo", {"text": "a"}))
 def one(tool, **more):
     return case(tool, step(tool, **more))
 
+
+UNKNOWN = ("s", CaseSpec(id="unknown", steps=(step("nope", unlisted=True, is_error=True),), place=Place(file="s.toml")))
 
 GOOD = (
     ECHO,
@@ -97,20 +103,34 @@ TABLE = {
     "launcher": ([ECHO], ["process/orphan"]),
     "daemon_child": ([ECHO], ["process/orphan"]),
     "never_answers_call": ([ECHO, one("hang")], ["suite/timed-out"]),
-    "stops_reading": ([ECHO], ["wire/no-reply"]),
+    "stops_reading": ([ECHO, case("again", step("echo", {"text": "b"}))], ["suite/timed-out"]),
     "child_takes_stdin": ([ANY], ["suite/timed-out"]),
-    "deep": ([ECHO, one("deep")], ["suite/step-failed"]),
+    "deep": ([ECHO, one("deep")], []),
     "locale_stdin": ([case("echo", step("echo", {"text": "Gerät"}, text_equals="Gerät"))], ["suite/step-failed"]),
     "looks_failed": ([ANY], ["exercised/failed-only", "exercised/looks-failed"]),
     "list_fails": ([ECHO], ["exercised/list-failed"]),
     "endless_cursor": ([ECHO], ["exercised/list-failed"]),
-    "no_tools": ([], ["exercised/no-tools"]),
+    "no_tools": ([ECHO, one("add")], ["exercised/no-tools"]),
+    "glued": ([ECHO], ["wire/stdout-not-json"]),
+    "byte_order_mark": ([ECHO], ["wire/stdout-not-json"]),
+    "unknown_tool": ([ECHO, UNKNOWN], []),
+    "empty_cursor": ([ECHO], ["wire/empty-cursor"]),
+    "costly_to_validate": ([ECHO], ["exercised/missing"] * 3),
+    "answers_as_another": ([ECHO], ["wire/unknown-id"]),
     "paged": ([one(f"tool_{number:02}") for number in range(53)], ["exercised/missing"]),
     "silent": ([ECHO], []),
+    "future_version": ([ECHO], []),
+    "naive": ([ECHO], []),
+    "streaming": ([ECHO], []),
+    "stray_on_bad_line": ([ECHO], ["wire/stdout-not-json"]),
+    "takes_zero_for_none": ([ECHO], ["wire/no-reply"]),
+    "ends_after_answer": ([ECHO, case("again", step("echo", {"text": "b"}, text_equals="b"))], ["process/crashed"]),
+    "daemon_cleared": ([ECHO], ["process/orphan"]),
+    "child_reads_to_the_end": ([ANY], ["suite/timed-out"]),
 }
 
 
-def drive(name, cases, folder, *, era="handshake", profile=None, arguments=()):
+def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), checks=()):
     """The judgement of one real run of a fixture server."""
     profile = profile or ProfileSpec(name="plain")
     key = RunKey(server=name, backend="none", era=era, profile=profile.name)
@@ -133,7 +153,10 @@ def drive(name, cases, folder, *, era="handshake", profile=None, arguments=()):
         start_timeout_s=3.0,
     )
     place = Place(file="harness.toml")
-    project = ProjectSpec(root=folder, place=place, server=server, profiles=(profile,))
+    lowered = tuple(LoweredSpec(family=family, to=to, place=place) for family, to in checks)
+    project = ProjectSpec(
+        root=folder, place=place, server=server, profiles=(profile,), checks=CheckSettings(lowered=lowered)
+    )
     cells = (Cell(server=name, backend="none", roles=(), runs=(run,)),)
     plan = Plan(projects=(project,), cells=cells, exemptions=(), servers=(name,))
 
@@ -148,6 +171,7 @@ def drive(name, cases, folder, *, era="handshake", profile=None, arguments=()):
                 masker=Masker(),
                 evidence=folder / "evidence",
                 progress=Silent(),
+                probe=plan.is_first(key),
             )
 
     asyncio.run(go())
@@ -168,9 +192,9 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
     cases, expected = TABLE[name]
     judgement = drive(name, cases, tmp_path)
     assert sorted(item.check for item in judgement.findings) == expected, show(judgement)
-    broken = name in ("dies_at_start", "silent", "content_length")
+    broken = name in ("dies_at_start", "silent", "content_length", "future_version")
     assert [item.code for item in judgement.errors] == ([6] if broken else []), show(judgement)
-    assert (judgement.not_judged != ()) is broken, show(judgement)
+    assert (judgement.not_judged != ()) is (broken or name == "deep"), show(judgement)
 
 
 def test_every_fixture_server_is_driven():
@@ -199,3 +223,179 @@ def test_a_cursor_that_is_new_each_time_ends_too(t, tmp_path):
     judgement = drive("endless_cursor", [ECHO], tmp_path, arguments=("new",))
     assert [item.check for item in judgement.findings] == ["exercised/list-failed"], show(judgement)
     assert "500 pages" in judgement.findings[0].message
+
+
+def only(judgement, check):
+    assert [item.check for item in judgement.findings] == [check], show(judgement)
+    return judgement.findings[0]
+
+
+def test_the_judged_server_is_never_sent_a_line_that_is_no_json(t, tmp_path):
+    """P01c: it would die of it, and its late exit would not be seen."""
+    found = only(drive("naive", [ECHO], tmp_path, arguments=("thread",)), "process/late-exit")
+    assert found.evidence["ended_by"] == "term"
+    (probe,) = tmp_path.rglob("probe-1.jsonl")
+    assert "no JSON" in probe.read_text()
+    (judged,) = tmp_path.rglob("server-1.jsonl")
+    assert "no JSON" not in judged.read_text()
+
+
+def test_a_wrong_reply_to_a_line_that_is_no_json_names_the_request_whose_id_it_bears(t, tmp_path):
+    found = only(drive("error_with_old_id", [ECHO], tmp_path), "wire/duplicate-reply")
+    assert "a second reply to ping (the answer to a line that is no JSON has the id null)" in found.message
+
+
+@pytest.mark.parametrize(
+    ("how", "check", "said"),
+    [
+        (
+            "silent",
+            "wire/no-reply",
+            "tools/list (id 0) was never answered, though the server lived on; it was sent with",
+        ),
+        ("null", "wire/id-mismatch", "sent 0 (number), got null"),
+        ("omit", "wire/not-jsonrpc", "a result without id, sent 0 (number)"),
+    ],
+)
+def test_a_server_that_takes_zero_for_no_id_is_told_so_and_tested_all_the_same(t, how, check, said, tmp_path):
+    judgement = drive("takes_zero_for_none", [ECHO], tmp_path, arguments=(how,))
+    assert said in only(judgement, check).message
+    assert [item.status for item in judgement.cases] == ["passed"]
+    assert judgement.errors == ()
+
+
+def test_the_end_of_a_server_after_an_answer_is_not_blamed_on_the_next_call(t, tmp_path):
+    cases = [case(f"c{number}", step("echo", {"text": "a"}, text_equals="a")) for number in range(20)]
+    judgement = drive("ends_after_answer", cases, tmp_path)
+    found = only(judgement, "process/crashed")
+    assert found.message == "the server ended by itself after tools/call echo: exit code 5; stderr is empty"
+    assert {item.status for item in judgement.cases} == {"passed"}
+
+
+def test_children_that_hold_the_servers_stdin_are_named_when_the_time_is_over(t, tmp_path):
+    found = only(drive("child_reads_to_the_end", [ANY], tmp_path), "suite/timed-out")
+    assert "running under the server, with the server's stdin as theirs: 'cat' (" in found.message
+    assert "stdin=DEVNULL" in found.message
+    both = "; the answer came as soon as notifications/cancelled had been sent and the server's stdin closed"
+    assert found.message.endswith(both)
+    assert found.evidence["told"].startswith("notifications/cancelled was sent")
+    (tmp_path / "line").mkdir()
+    found = only(drive("child_takes_stdin", [ANY], tmp_path / "line"), "suite/timed-out")
+    assert found.message.endswith((both, "; the answer came as soon as notifications/cancelled was sent"))
+
+
+def test_a_hanging_call_without_children_is_told_nothing_of_children(t, tmp_path):
+    found = only(drive("never_answers_call", [ECHO, one("hang")], tmp_path), "suite/timed-out")
+    assert found.message == "s/hang, step 1, call hang: no answer within 1 s"
+    assert found.evidence["told"].startswith("notifications/cancelled was sent")
+
+
+def test_an_unknown_protocol_version_says_what_we_speak_and_that_nothing_was_tested(t, tmp_path):
+    (error,) = drive("future_version", [ECHO], tmp_path).errors
+    assert "'2031-01-01'" in error.message
+    assert "2025-11-25, 2025-06-18" in error.message
+    assert "was not tested" in error.message
+
+
+def test_text_glued_to_a_reply_is_one_finding_and_explains_the_failed_case(t, tmp_path):
+    judgement = drive("glued", [ECHO], tmp_path)
+    found = only(judgement, "wire/stdout-not-json")
+    assert "other text stands before a reply" in found.message
+    assert "Listening on stdio...{" in found.message
+    (result,) = judgement.cases
+    assert (result.status, "see wire/stdout-not-json" in result.message) == ("failed", True)
+
+
+def test_text_glued_to_the_first_reply_explains_why_there_was_none(t, tmp_path):
+    judgement = drive("glued", [ECHO], tmp_path, arguments=("initialize",))
+    only(judgement, "wire/stdout-not-json")
+    (error,) = judgement.errors
+    assert "wire/stdout-not-json" in error.hint
+
+
+def test_text_glued_to_the_list_is_one_finding(t, tmp_path):
+    only(drive("glued", [ECHO], tmp_path, arguments=("tools/list",)), "wire/stdout-not-json")
+
+
+def test_a_byte_order_mark_is_one_finding_and_the_rest_is_tested(t, tmp_path):
+    judgement = drive("byte_order_mark", [ECHO], tmp_path)
+    assert "a byte order mark" in only(judgement, "wire/stdout-not-json").message
+    assert [(item.status, judgement.coverage[0].succeeded) for item in judgement.cases] == [("passed", 1)]
+
+
+def test_calls_of_a_server_without_tools_say_nothing_of_their_own(t, tmp_path):
+    judgement = drive("no_tools", [ECHO, one("add")], tmp_path)
+    only(judgement, "exercised/no-tools")
+    assert [item.status for item in judgement.cases] == ["failed", "failed"]
+
+
+@pytest.mark.parametrize(("level", "severity"), [("warning", "warning"), ("error", "error")])
+def test_an_unknown_tool_that_is_an_is_error_result_is_told_to_those_who_ask(t, level, severity, tmp_path):
+    judgement = drive("unknown_tool", [ECHO, UNKNOWN], tmp_path, checks=[("strict", level)])
+    found = only(judgement, "strict/unknown-tool-is-error")
+    assert (found.severity, found.tool, judgement.lowered) == (severity, "nope", ())
+    assert "'Unknown tool: nope'" in found.message
+    assert "-32602" in found.message
+    assert {item.status for item in judgement.cases} == {"passed"}
+
+
+def test_an_unknown_tool_that_is_a_json_rpc_error_is_right(t, tmp_path):
+    judgement = drive("unknown_tool", [ECHO, UNKNOWN], tmp_path, arguments=("error",), checks=[("strict", "error")])
+    assert judgement.findings == ()
+
+
+@pytest.mark.parametrize("expect", [{}, {"is_error": True}])
+def test_an_unknown_tool_that_succeeds_is_one_finding_whatever_the_step_expects(t, expect, tmp_path):
+    unknown = case("unknown", step("nope", unlisted=True, **expect))
+    judgement = drive("unknown_tool", [ECHO, unknown], tmp_path, arguments=("success",))
+    found = only(judgement, "exercised/unknown-succeeded")
+    assert (found.severity, found.tool) == ("error", "nope")
+    assert [item.status for item in judgement.cases] == ["passed", "failed"]
+
+
+def test_an_expectation_over_its_bounds_is_not_judged_and_never_green(t, tmp_path):
+    node = {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]}
+    branch = {"type": "object", "properties": {"n": node}}
+    schema = {**node, "$defs": {"a": {**branch, "required": ["x"]}, "b": {**branch, "required": ["y"]}}}
+    pattern = {"properties": {"s": {"pattern": "^(a|a)*$"}}}
+    cases = [
+        ECHO,
+        case("branches", step("branches", schema=schema), step("echo", {"text": "a"})),
+        case("pattern", step("pattern", schema=pattern)),
+        one("deep"),
+    ]
+    judgement = drive("costly_to_validate", cases, tmp_path)
+    assert judgement.findings == (), show(judgement)
+    assert [item.status for item in judgement.cases] == ["passed", "not-judged", "not-judged", "not-judged"]
+    assert [item.own for item in judgement.not_judged] == [False] * 3
+    for item, words in zip(
+        judgement.not_judged, ("validation steps", "took over 1 s", "nested too deeply"), strict=True
+    ):
+        assert words in item.why
+    report = make_report(judgement, today="2026-12-01")
+    assert (report.verdict, report.exit) == ("partial", 3)
+
+
+@pytest.mark.parametrize(
+    ("how", "check"), [("null", "wire/unknown-id"), ("far", "wire/unknown-id"), ("true", "wire/not-jsonrpc")]
+)
+def test_a_reply_with_a_wrong_id_is_one_finding_and_explains_the_failed_case(t, how, check, tmp_path):
+    judgement = drive("answers_as_another", [ECHO], tmp_path, arguments=(how,))
+    only(judgement, check)
+    assert [item.status for item in judgement.cases] == ["failed"]
+
+
+def test_an_id_that_is_the_same_number_is_the_same_id(t, tmp_path):
+    judgement = drive("answers_as_another", [ECHO], tmp_path, arguments=("float",))
+    assert (judgement.findings, [item.status for item in judgement.cases]) == ((), ["passed"])
+    (tmp_path / "string").mkdir()
+    only(drive("answers_as_another", [ECHO], tmp_path / "string", arguments=("string",)), "wire/id-mismatch")
+
+
+def test_what_is_cut_says_where_all_of_it_is(t, tmp_path):
+    judgement = drive("good", [case("echo", step("echo", {"text": "x" * 400_000}, text_equals="y"))], tmp_path)
+    found = next(item for item in judgement.findings if item.check == "suite/step-failed")
+    said = re.search(r"… \(1,000 of 400,000 bytes; all of it in the evidence: (\S+)\)$", found.evidence["answer"])
+    assert said
+    assert (tmp_path / "evidence" / said[1]).read_bytes().count(b"x") >= 400_000
+    assert str(tmp_path) not in str(found)

@@ -1,5 +1,7 @@
 """How the server process ends."""
 
+import dataclasses
+
 import pytest
 
 
@@ -28,6 +30,36 @@ def test_a_crash_in_a_call_is_one_finding_with_exit_code_and_stderr(t):
         ("one", "passed"), ("two", "failed"), ("three", "passed"),
     ]  # fmt: skip
     assert judgement.coverage[0].failed_only == 1
+
+
+def test_a_request_that_was_not_read_is_not_to_blame(t):
+    tape = t.Tape().start(("echo", "boom")).case("one").step("echo").done().case("two")
+    ref = tape.begin("boom")
+    tape.call(ref, "boom")
+    tape.add(t.Diagnostic, what="not-read", detail="tools/call boom", step=ref)
+    tape.finish(ref, "retried").stop(code=3, asked=False)
+    again = t.Tape("server-2.jsonl")
+    again.start(("echo", "boom")).case_id, again.index = "two", {"step": 0, "cleanup": 0}
+    again.step("boom", attempt=2).done().stop()
+    judgement = run(t, tape, again)
+    found = t.one(judgement, "process/crashed")
+    assert found.message == "the server ended by itself after tools/call echo: exit code 3; stderr is empty"
+    assert (found.tool, found.evidence["not_read"]) == (None, ["tools/call boom"])
+    assert t.checks(judgement) == ["process/crashed"]
+    assert {case.status for case in judgement.cases} == {"passed"}
+
+
+def test_containers_are_counted_apart_and_one_with_another_name_is_the_same(t):
+    def left(name, number):
+        tape = t.Tape(f"server-{number}.jsonl").start().case(f"c{number}").step("echo").done().stop()
+        orphan = t.Orphan(pid=0, command=f"container {name} (image python:3)")
+        events = [*tape.events[:-1], dataclasses.replace(tape.events[-1], orphans=(orphan,))]
+        return t.Transcript(name=tape.name, events=tuple(events))
+
+    found = t.one(run(t, left("kind_euler", 1), left("odd_turing", 2)), "process/orphan")
+    assert found.message == (
+        "a container was still alive after the server was gone: container kind_euler (image python:3)"
+    )
 
 
 def test_a_signal_has_its_name_and_an_empty_stderr_is_said(t):

@@ -322,6 +322,69 @@ def test_an_error_with_id_null_is_the_right_answer_to_a_line_that_is_no_json(t):
     assert t.checks(run(t, tape.stop())) == ["wire/unknown-id"]
 
 
+def probed(t, *lines, end="died"):
+    tape = t.Tape("probe-1.jsonl")
+    tape.add(t.Spawned, argv=("server",), cwd=".", env=(), pid=1)
+    tape.reply(tape.send("initialize", {}), {"capabilities": {"tools": {}}, "protocolVersion": "2025-11-25"})
+    tape.reply(tape.send("ping", id=0), {})
+    tape.add(t.Sent, body=t.Body(b"#no JSON#"), label="probe/broken-json")
+    for line in lines:
+        tape.raw(line)
+    good = t.Tape().start().case("one").step("echo").done().stop()
+    ends = {"died": {"asked": False, "code": 1}, "killed": {"ended_by": "kill", "waited_s": 9.0}}
+    return t.judged(t.evidence(t.key(), good, tape.stop(orphans=("sleep 1",), **ends[end])))
+
+
+@pytest.mark.parametrize(
+    ("line", "check"),
+    [
+        ('{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}', ""),
+        ('{"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}}', ""),
+        ('{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": "x"}}', ""),
+        ('{"jsonrpc": "2.0", "id": 0, "error": {"code": -32700, "message": "x"}}', "wire/duplicate-reply"),
+        ('{"jsonrpc": "2.0", "id": 1, "result": {}}', "wire/duplicate-reply"),
+        ('{"jsonrpc": "2.0", "id": -1, "error": {"code": -32700, "message": "x"}}', "wire/unknown-id"),
+        ("SyntaxError: Unexpected token #", "wire/stdout-not-json"),
+    ],
+)
+def test_only_what_a_probed_server_wrote_back_is_judged(t, line, check):
+    judgement = probed(t, line)
+    assert t.checks(judgement) == ([check] if check else [])
+    assert all("after probe/broken-json" in item.message for item in judgement.findings)
+
+
+@pytest.mark.parametrize("end", ["died", "killed"])
+def test_how_a_probed_server_ends_is_its_own_affair_and_it_counts_for_nothing(t, end):
+    judgement = probed(t, end=end)
+    assert judgement.findings == ()
+    assert judgement.not_judged == ()
+    assert [(item.case, item.status) for item in judgement.cases] == [("one", "passed")]
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [('{"jsonrpc": "2.0", "id": null, "result": {"content": []}}', "got null"),
+     ('{"jsonrpc": "2.0", "error": {"code": -32600, "message": "x"}}', "got no id")],
+)  # fmt: skip
+def test_a_reply_without_id_while_only_the_id_0_is_open_is_its_reply(t, reply, said):
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo", expect={"is_error": "error" in reply})
+    tape.call(ref, "echo", id=0)
+    tape.raw(reply)
+    tape.pending.clear()
+    tape.finish(ref).done().stop()
+    assert f"sent 0 (number), {said}" in t.one(run(t, tape), "wire/id-mismatch").message
+
+
+def test_a_reply_with_id_null_while_the_id_0_is_not_alone_answers_nothing(t):
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo")
+    identity = tape.call(ref, "echo", id="0")
+    tape.raw('{"jsonrpc": "2.0", "id": null, "result": {}}')
+    tape.reply(identity, t.OK)
+    assert t.checks(run(t, tape.finish(ref).done().stop())) == ["wire/unknown-id"]
+
+
 def test_an_interrupted_answer_is_no_partial_line(t):
     tape = t.Tape().start().case("one")
     tape.call(tape.begin("echo"), "echo")

@@ -1,5 +1,7 @@
 """Schema validation that cannot hang, fetch or die (U050): ours."""
 
+import time
+
 import pytest
 
 from harness.model.bounded import BudgetExceeded, depth_of, validate
@@ -68,3 +70,74 @@ def test_an_endless_reference_is_told():
 def test_a_schema_that_is_none_is_told():
     with pytest.raises(BudgetExceeded, match="not valid"):
         validate({"type": "strng"}, 1)
+
+
+DIALECTS = ("https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_schema_that_names_its_dialect_is_bounded_too(dialect):
+    branch = {"type": "object", "properties": {"n": {"$ref": "#"}}}
+    schema = {"$schema": dialect, "anyOf": [{**branch, "required": ["x"]}, {**branch, "required": ["y"]}]}
+    value: dict = {}
+    for _ in range(24):
+        value = {"n": value}
+    with pytest.raises(BudgetExceeded, match="steps"):
+        validate(schema, value)
+    assert validate({"$schema": dialect, "type": "string"}, 1)
+    with pytest.raises(BudgetExceeded, match="dialect of its own"):
+        validate({"properties": {"a": {"$schema": dialect, "pattern": "^(a|a)*$"}}}, {"a": "a"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"additionalProperties": False, "patternProperties": {"^(a|a)*$": {}}},
+        {"unevaluatedProperties": False, "patternProperties": {"^(a|a)*$": {}}},
+        {"propertyNames": {"pattern": "^(a|a)*$"}},
+    ],
+)
+def test_no_keyword_matches_a_pattern_without_a_bound(schema):
+    with pytest.raises(BudgetExceeded, match=r"took over 1 s|without a bound"):
+        validate(schema, {"a" * 40 + "!": 1})
+
+
+def test_additional_properties_are_those_that_nothing_else_names():
+    schema = {"properties": {"a": {}}, "patternProperties": {"^x": {}}, "additionalProperties": {"type": "integer"}}
+    assert validate(schema, {"a": "", "x1": "", "b": 1}) == []
+    assert [pointer for pointer, _ in validate(schema, {"b": "no"})] == ["/b"]
+    assert validate({**schema, "additionalProperties": False}, {"x": 1, "b": 1})[0][1].endswith("not allowed: 'b'")
+
+
+def test_enum_and_const_compare_json_values():
+    assert validate({"enum": [1, "a", None, {"k": [1.0]}]}, 1.0) == []
+    assert validate({"enum": [{"k": [1.0, 2]}]}, {"k": [1, 2.0]}) == []
+    assert validate({"enum": [1, 0]}, True) != []
+    assert validate({"const": 100.0}, 1e2) == []
+    assert validate({"const": "1.0"}, "1") != []
+
+
+def test_a_long_enum_for_many_items_is_no_matter():
+    began = time.perf_counter()
+    assert validate({"items": {"enum": list(range(5_000))}}, [4_999] * 25_000) == []
+    assert time.perf_counter() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"multipleOf": 0.1}, float("inf")),
+        ({"$id": "http://[", "$ref": "x"}, 1),
+        ({"$schema": 7}, 1),
+        (None, 1),
+        ([], 1),
+    ],
+)
+def test_what_breaks_the_validator_is_told(schema, value):
+    with pytest.raises(BudgetExceeded):
+        validate(schema, value)
+
+
+def test_a_schema_that_takes_long_to_check_is_refused():
+    with pytest.raises(BudgetExceeded, match="more than 5000 objects"):
+        validate({"properties": {f"p{number}": {} for number in range(6_000)}}, {})

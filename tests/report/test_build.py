@@ -81,6 +81,14 @@ def test_an_interrupted_run_is_130_and_keeps_its_findings(make, report_of):
     assert "interrupted" in {error.kind for error in report.judgement.errors}
 
 
+def test_an_interruption_is_said_once_and_not_again_of_each_run(make, report_of):
+    mine = HarnessFailure(kind="interrupted", code=130, server="redis-mcp", message="redis-mcp …: it was interrupted")
+    whole = HarnessFailure(kind="interrupted", code=130, server="", message="interrupted by SIGINT")
+    report = report_of(ran=[make.ran()], errors=[mine, whole], interrupted=True)
+    assert [item.message for item in report.judgement.errors] == ["interrupted by SIGINT"]
+    assert report_of(ran=[make.ran()], errors=[mine]).judgement.errors == (mine,)
+
+
 def test_the_users_own_selection_is_partial_and_leaves_the_exit_code(make, report_of):
     parts = {"ran": [make.ran()], "not_judged": [not_judged(own=True)]}
     report = report_of(**parts)

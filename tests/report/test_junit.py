@@ -88,6 +88,24 @@ def test_a_failed_set_up_is_an_error_and_never_an_empty_file(report_of, kind):
     assert "last words" in next(root.iter("error")).text
 
 
+def test_the_name_of_an_error_is_its_first_line_and_the_body_has_all_of_it(report_of):
+    message = "\n\nthe image did not build\n#5 ERROR: exit code 1\n" + "x" * 5_000
+    error = HarnessFailure(kind="stack", code=5, server="redis-mcp", message=message)
+    root = parsed(report_of(errors=[error, HarnessFailure(kind="build", code=4, server="", message="y" * 5_000)]))
+    names = [case.get("name") for case in root.iter("testcase")]
+    assert "stack: the image did not build" in names
+    assert max(map(len, names)) <= 256
+    assert {"\n" in name for name in names} == {False}
+    assert any(message.strip() in item.text for item in root.iter("error"))
+
+
+def test_a_case_that_could_not_be_judged_is_an_error_not_a_pass(make, report_of):
+    case = make.case(status="not-judged", message="keys/set-and-get, step 1: not judged: more than 200000 steps")
+    root = parsed(report_of(ran=[make.ran()], cases=[case]))
+    assert (root.get("errors"), root.get("failures"), root.get("skipped")) == ("1", "0", "0")
+    assert root.find(".//error").get("type") == "not-judged"
+
+
 def test_nothing_run_is_an_error(report_of):
     assert parsed(report_of()).get("errors") == "1"
 
