@@ -387,6 +387,8 @@ def _unanswered(base: dict[str, Any], dialogue: Dialogue, exchange: Exchange | N
     if not cause and how == "died" and dialogue.ended_itself:
         cause = "process/crashed"
     why = "the process ended" if died else "no answer"
+    if spoilt is not None and spoilt.used is not None:
+        why = "an answer that breaks the rules"
     if how == "timed-out":
         return Use(**base, fault=cause or "suite/timed-out", fallback="suite/timed-out", why="no answer in time")
     if cause:

