@@ -15,7 +15,20 @@ FILES = {
     "backend": "`backends/<name>/backend.toml`, in the repository or shipped.",
     "exemptions": "`exemptions.toml`.",
 }
-COMMANDS = ("check", "build", "run", "integration", "judge", "exemptions", "reap", "doctor")
+COMMANDS = (
+    "check",
+    "build",
+    "run",
+    "integration",
+    "judge",
+    "exemptions",
+    "exemptions prune",
+    "exemptions propose",
+    "exemptions list",
+    "reap",
+    "doctor",
+)
+LISTING = "exemptions list"
 
 
 def cell(text: object) -> str:
@@ -89,6 +102,18 @@ def files() -> str:
     return "".join(out)
 
 
+def listing() -> str:
+    path = ROOT / "harness/report/schema/exemption-list.schema.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    shown = dict.fromkeys(
+        row.removesuffix(" **Required.** |\n").removesuffix(" |\n") for row in rows(schema, "", schema)
+    )
+    return (
+        f"\n`--format json` gives one document ([its schema](../../{path.relative_to(ROOT).as_posix()})); all keys are "
+        "always there:\n\n| key | type | |\n|---|---|---|\n" + "".join(f"{row} |\n" for row in shown)
+    )
+
+
 def commands() -> str:
     env = {**os.environ, "COLUMNS": "110", "NO_COLOR": "1"}
 
@@ -98,8 +123,10 @@ def commands() -> str:
 
     out = ["# The commands\n", NOTE, f"```\n{text().rstrip()}\n```\n"]
     for name in COMMANDS:
-        body = text(name).partition("\nexit codes:")[0].rstrip()
+        body = text(*name.split()).partition("\nexit codes:")[0].rstrip()
         out.append(f"\n## mcp-rollcall {name}\n\n```\n{body}\n```\n")
+        if name == LISTING:
+            out.append(listing())
     return "".join(out)
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from harness import __version__
-from harness.errors import HarnessError, Interrupted, StackError, iterate_errors
+from harness.errors import ConfigError, HarnessError, Interrupted, StackError, iterate_errors
 
 if TYPE_CHECKING:
+    from harness.exemption_tools import Changes
     from harness.integration import Options, Outcome, Timings
     from harness.model.finding import Judgement, Report
     from harness.model.progress import Progress
@@ -24,6 +25,8 @@ __all__ = ["main"]
 
 FORMATS = ("text", "json", "junit", "markdown")
 REPORTS = ("report.json", "report.xml", "report.md", "timings.json")
+TOOLS = ("prune", "propose", "list")  # of exemptions; `check` is what it does without a word
+WITHIN_DAYS = 30
 EXITS = """\
 exit codes:
   0 clean   1 findings   2 configuration or usage   3 nothing was run or selected
@@ -38,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, as `--help` lists them.
     """
-    arguments = sys.argv[1:] if argv is None else list(argv)
+    arguments = _joined(sys.argv[1:] if argv is None else list(argv))
     parser = _parser()
     try:
         parsed = parser.parse_args(arguments)
@@ -59,6 +62,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "--traceback" in arguments:
             raise
         return _fail(error)
+
+
+def _joined(arguments: list[str]) -> list[str]:
+    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`."""
+    match arguments:
+        case ["exemptions", "check", *rest]:
+            return ["exemptions", *rest]
+        case ["exemptions", word, *rest] if word in TOOLS:
+            return [f"exemptions {word}", *rest]
+        case _:
+            return arguments
 
 
 def _fail(error: BaseException) -> int:
@@ -91,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mcp-rollcall {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
-    def add(name: str, run: Callable[[argparse.Namespace], int], text: str, *groups: Callable[..., None]) -> None:
+    def add(name: str, run: Callable[[argparse.Namespace], int], text: str, *groups: Callable[..., object]) -> None:
         sub = commands.add_parser(
             name,
             help=text,
@@ -144,12 +158,41 @@ def _parser() -> argparse.ArgumentParser:
         _state,
         _judging,
     )
+    add(
+        "exemptions prune",
+        _prune,
+        "remove entries that are false or stale, by the recorded evidence",
+        _selects_servers,
+        _runtime,
+        _state,
+        _today,
+        _pruning,
+        _diffs,
+    )
+    add(
+        "exemptions propose",
+        _propose,
+        "write entries without reasons for tools that were not exercised",
+        _selects_servers,
+        _runtime,
+        _state,
+        _today,
+        _diffs,
+    )
+    add(
+        "exemptions list",
+        _list,
+        "show all entries, by owner, check, age or expiry",
+        _selects_servers,
+        _today,
+        _listing,
+    )
     add("reap", _reap, "remove what dead runs left behind", _dry)
     add("doctor", _doctor, "what is here, and what would run how", _selects, _runtime)
     return parser
 
 
-def _selects(sub: argparse.ArgumentParser) -> None:
+def _selects_servers(sub: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = sub.add_argument_group("selection")
     group.add_argument("names", nargs="*", metavar="SERVER", help="only these servers (the same as --server)")
     group.add_argument(
@@ -164,6 +207,11 @@ def _selects(sub: argparse.ArgumentParser) -> None:
         "--default-server", action="append", default=[], metavar="NAME", help="the servers to take if none is named"
     )
     group.add_argument("--all", action="store_true", help="all servers, whatever --default-server says")
+    return group
+
+
+def _selects(sub: argparse.ArgumentParser) -> None:
+    group = _selects_servers(sub)
     group.add_argument(
         "--backend", action="append", default=[], metavar="NAME[@VERSION]", help="only cells with this backend"
     )
@@ -204,12 +252,38 @@ def _judging(sub: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--strict", action="store_true", help="warnings fail the run too")
     group.add_argument("--require-complete", action="store_true", help="exit 3 if anything was deselected")
+    _today(group)
+
+
+def _today(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--today",
         type=_day,
         metavar="YYYY-MM-DD",
         help="the date that `expires` is compared with (default: today, UTC)",
     )
+
+
+def _pruning(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--expired", action="store_true", help="remove entries whose `expires` day is over, too")
+
+
+def _diffs(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--dry-run", action="store_true", help="only show the changes, as a diff")
+
+
+def _listing(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--by", choices=("owner", "check", "age", "expiry"), default="owner", help="the order (default: owner)"
+    )
+    sub.add_argument(
+        "--within",
+        type=_days,
+        default=WITHIN_DAYS,
+        metavar="DAYS",
+        help=f"mark entries that expire within so many days (default: {WITHIN_DAYS})",
+    )
+    sub.add_argument("--format", choices=("text", "json"), default="text", help="what goes to stdout (default: text)")
 
 
 def _dry(sub: argparse.ArgumentParser) -> None:
@@ -221,6 +295,12 @@ def _day(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no date (YYYY-MM-DD)") from None
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
+    return int(text)
 
 
 def _options(parsed: argparse.Namespace) -> Options:
@@ -240,11 +320,11 @@ def _options(parsed: argparse.Namespace) -> Options:
         servers=(*parsed.names, *parsed.server),
         default_servers=tuple(parsed.default_server),
         everything=parsed.all,
-        backends=tuple(parsed.backend),
-        eras=tuple(parsed.era),
-        profiles=tuple(parsed.profile),
-        cases=parsed.cases,
-        runtime=parsed.runtime,
+        backends=tuple(getattr(parsed, "backend", ())),
+        eras=tuple(getattr(parsed, "era", ())),
+        profiles=tuple(getattr(parsed, "profile", ())),
+        cases=getattr(parsed, "cases", ""),
+        runtime=getattr(parsed, "runtime", "auto"),
         evidence=path("evidence"),
         state=path("state"),
         out=path("out"),
@@ -349,6 +429,11 @@ def _exemptions(parsed: argparse.Namespace) -> int:
     from harness import integration
     from harness.report.exemptions import only_exemptions
 
+    if misplaced := [name for name in parsed.names if name in (*TOOLS, "check")]:
+        raise ConfigError(
+            f"{misplaced[0]!r} is read as the name of a server here",
+            hint=f"write it first, mcp-rollcall exemptions {misplaced[0]} …; for a server, --server {misplaced[0]}",
+        )
     options = _options(parsed)
     outcome = integration.Outcome()
     today = options.today or datetime.now(UTC).date()
@@ -357,6 +442,51 @@ def _exemptions(parsed: argparse.Namespace) -> int:
     report = only_exemptions(_report(options, outcome, today=today))
     _print(_formatted(report, parsed.format))
     return report.exit
+
+
+def _prune(parsed: argparse.Namespace) -> int:
+    from harness.exemption_tools import prune
+
+    options = _options(parsed)
+    today = options.today or datetime.now(UTC).date()
+    return _changed(parsed, prune(options, today=today, expired=parsed.expired, dry_run=parsed.dry_run))
+
+
+def _propose(parsed: argparse.Namespace) -> int:
+    from harness.exemption_tools import propose
+
+    options = _options(parsed)
+    today = options.today or datetime.now(UTC).date()
+    return _changed(parsed, propose(options, today=today, dry_run=parsed.dry_run))
+
+
+def _changed(parsed: argparse.Namespace, changes: Changes) -> int:
+    """What was done on stdout, or the diff of what would be; what was left alone, and the counts, on stderr."""
+    shown = changes.diff if parsed.dry_run else "\n".join(changes.done)
+    if shown:
+        _print(shown)
+    for line in (*changes.left, changes.summary):
+        _say(_for_stderr(line))
+    return 0
+
+
+def _list(parsed: argparse.Namespace) -> int:
+    from harness.exemption_tools import listed
+    from harness.report.exemption_list import list_to_json, list_to_text
+    from harness.report.progress import wants_color
+
+    options = _options(parsed)
+    today = options.today or datetime.now(UTC).date()
+    items, notes = listed(options, today=today)
+    if parsed.format == "json":
+        _print(list_to_json(items, by=parsed.by, today=today, within=parsed.within, notes=notes))
+        return 0
+    tty = _is_tty(sys.stdout)
+    color, width = wants_color(os.environ, tty), _width() if tty else 100
+    _print(list_to_text(items, by=parsed.by, today=today, within=parsed.within, color=color, width=width))
+    for note in notes:
+        _say(_for_stderr(f"note: {note}"))
+    return 0
 
 
 def _judged(
@@ -548,6 +678,12 @@ def _print(text: str) -> None:
     except OSError as error:
         _silence_stdout()
         _say(f"the report cannot be written to standard output: {error.strerror}")
+
+
+def _for_stderr(text: str) -> str:
+    from harness.report.escape import encodable, visible
+
+    return encodable(visible(text), sys.stderr.encoding or "ascii")
 
 
 def _say(text: str) -> None:

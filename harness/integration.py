@@ -439,8 +439,12 @@ def load_plan_for_judging(options: Options) -> tuple[Loaded, Plan]:
         catalogue=catalogue(),
         exemptions_beside=options.base,
     )
-    runtimes = runtimes_of_evidence(options, loaded)
-    return loaded, make_plan(loaded, selection=_selection(options, loaded), runtimes=runtimes)
+    return loaded, plan_for_judging(options, loaded, runtimes_of_evidence(options, loaded))
+
+
+def plan_for_judging(options: Options, loaded: Loaded, runtimes: Mapping[str, Runtime]) -> Plan:
+    """The plan of the selection, with the backends of each server in a runtime that is given."""
+    return make_plan(loaded, selection=_selection(options, loaded), runtimes=runtimes)
 
 
 def rerun_line(options: Options, plan: Plan, key: RunKey, case: str | None) -> str:

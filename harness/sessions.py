@@ -73,9 +73,11 @@ def register(
     quick = [f"--default-server={name}" for name in default]
     where: dict[str, Any] = {"reuse_venv": True} if install else {"venv_backend": "none"}
 
-    def add(name: str, doc: str, arguments: Sequence[str]) -> None:
+    def add(name: str, doc: str, arguments: Sequence[str], *, words_first: bool = False) -> None:
         def body(session: nox.Session) -> None:
-            _run(session, install, [*arguments, *session.posargs])
+            command, *rest = arguments
+            given = [*session.posargs, *rest] if words_first else [*rest, *session.posargs]
+            _run(session, install, [command, *given])
 
         _named(body, name, doc)
         nox.session(name=name, default=False, **where)(body)
@@ -88,7 +90,12 @@ def register(
     )
     _register_run(projects, common, install, where)
     add("judge", "Judge the recorded evidence again; needs neither Docker nor server.", ["judge", *common, *quick])
-    add("exemptions", "The verdict on every entry of the exemption files.", ["exemptions", *common, *quick])
+    add(
+        "exemptions",
+        "The verdict on every entry of the exemption files; `-- prune`, `-- propose` and `-- list` keep them true.",
+        ["exemptions", *common, *quick],
+        words_first=True,
+    )
     add("reap", "Remove what dead runs left: containers, networks, volumes, processes, folders.", ["reap"])
     add("doctor", "What is here, and what would run how.", ["doctor", *common])
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from harness.config.problems import Path
 
-__all__ = ["Lines", "scan"]
+__all__ = ["Lines", "Part", "scan"]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*+")
 _SPACE = re.compile(r"[ \t]*+")
@@ -29,6 +29,25 @@ _SCALAR = re.compile(r"[^,\]}#\n]++")
 
 
 @dataclass(slots=True)
+class Part:
+    """A header or a `key = value`, as it stands in the text.
+
+    Attributes:
+        path: Of the table or the value.
+        start: Offset of its first character.
+        end: Offset behind its last one; a comment behind it is not in it.
+        header: Whether it is a table's header.
+        parts: The pairs of the inline table that is its value, also those in lists inside.
+    """
+
+    path: Path
+    start: int
+    end: int
+    header: bool = False
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Lines:
     """Lines from 1, by path.
 
@@ -36,11 +55,13 @@ class Lines:
         at: The line on which a key, a table or an element of an array was (first) written; a table's own header
             wins over an earlier mention inside a longer one.
         repeats: Keys and tables that were written again: path, line, line of the first.
+        parts: Headers and pairs in the order of the text.
         complete: Whether the scan reached the end; it does for every document that `tomllib` accepts.
     """
 
     at: dict[Path, int] = field(default_factory=dict)
     repeats: list[tuple[Path, int, int]] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     complete: bool = False
 
     def line(self, path: Path) -> int | None:
@@ -70,6 +91,7 @@ class _Scanner:
         self.text = text
         self.lines = Lines()
         self.pos = 0
+        self.around = self.lines.parts  # where the next pair belongs
         self.starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self.counts: dict[Path, int] = {}  # arrays of tables: how many elements so far
         self.headers: dict[Path, int] = {}
@@ -87,7 +109,7 @@ class _Scanner:
                 self.pair(table)
 
     def header(self) -> Path:
-        line = self.line()
+        line, start = self.line(), self.pos
         many = self.text.startswith("[[", self.pos)
         self.pos += 2 if many else 1
         self.skip(_SPACE)
@@ -111,10 +133,11 @@ class _Scanner:
         else:
             self.headers[path] = line
             self.lines.at[path] = line
+        self.lines.parts.append(Part(path, start, self.pos, header=True))
         return path
 
     def pair(self, table: Path) -> None:
-        line = self.line()
+        line, start = self.line(), self.pos
         path = table
         keys = self.key()
         for key in keys[:-1]:
@@ -126,7 +149,12 @@ class _Scanner:
         if path in self.leaves:
             self.lines.repeats.append((path, line, self.leaves[path]))
         self.leaves.setdefault(path, line)
+        part = Part(path, start, start)
+        around, self.around = self.around, part.parts
         self.value(path)
+        self.around = around
+        part.end = start + len(self.text[start : self.pos].rstrip())
+        around.append(part)
 
     def note(self, path: Path, line: int) -> None:
         """A name on the way to a key; nothing can be added to one that has a value."""

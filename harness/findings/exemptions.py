@@ -155,8 +155,12 @@ class _Judge:
         self.projects = {project.server.name: project for project in plan.projects}
         self.checks = exemptable()
 
-    def finding(self, check: str, entry: ExemptionSpec, message: str) -> None:
-        """A verdict that is a finding, at the entry's place."""
+    def finding(self, check: str, entry: ExemptionSpec, message: str, *, still_needed: Sequence[str] = ()) -> None:
+        """A verdict that is a finding, at the entry's place.
+
+        Args:
+            still_needed: Backends for which the entry may hold all the same: it is to be changed, not removed.
+        """
         ledgers = self.by_server.get(entry.server, ())
         first = ledgers[0].cell.runs[0].key if ledgers and ledgers[0].cell.runs else None
         self.out.findings.append(
@@ -168,7 +172,12 @@ class _Judge:
                 file=entry.place.file,
                 line=entry.place.line,
                 message=message,
-                evidence={"check": entry.check, "subject": entry.subject, "reason": entry.reason},
+                evidence={
+                    "check": entry.check,
+                    "subject": entry.subject,
+                    "reason": entry.reason,
+                    **({"still_needed": list(still_needed)} if still_needed else {}),
+                },
                 source=CHECKS[check].source,
                 rerun=self.rerun(first, None) if first is not None else "",
             )
@@ -263,7 +272,10 @@ class _Judge:
             hint = nearest(gone[0], choices)
             known = f"; it has {', '.join(sorted(choices))}" if choices else "; it has no backend"
             self.finding(
-                "exemption/stale", entry, f"{entry.server} has no backend {' or '.join(map(repr, gone))}{hint}{known}"
+                "exemption/stale",
+                entry,
+                f"{entry.server} has no backend {' or '.join(map(repr, gone))}{hint}{known}",
+                still_needed=[item for item in entry.backends if item not in gone],
             )
             if len(gone) == len(entry.backends):
                 return None
@@ -276,7 +288,8 @@ class _Judge:
         listed = [ledger for ledger in scope if tool in ledger.listed]
         happened = [ledger for ledger in listed if ledger.fates[tool] == "succeeded"]
         if happened:
-            self.finding("exemption/false", entry, _false(entry, scope, happened))
+            rest = [ledger.cell.backend for ledger in scope if ledger not in happened and _still_needed(ledger, tool)]
+            self.finding("exemption/false", entry, _false(entry, happened, rest), still_needed=rest)
         if not listed:
             self._unlisted(entry, scope, ledgers, expired)
             return
@@ -380,12 +393,11 @@ def _choices(project: ProjectSpec | None, ledgers: Sequence[CellLedger]) -> set[
     return out
 
 
-def _false(entry: ExemptionSpec, scope: Sequence[CellLedger], happened: Sequence[CellLedger]) -> str:
+def _false(entry: ExemptionSpec, happened: Sequence[CellLedger], rest: Sequence[str]) -> str:
     tool = entry.subject
     where = sorted({_where(ledger, tool) for ledger in happened})
     cases = sorted({name for text in where for name in [text] if name})
     shown = f" ({', '.join(cases[:3])})" if cases else ""
-    rest = [ledger.cell.backend for ledger in scope if ledger not in happened and _still_needed(ledger, tool)]
     cells = ", ".join(ledger.cell.backend for ledger in happened)
     if not rest:
         return f"{tool} was exercised after all{shown}; remove the entry"

@@ -145,8 +145,19 @@ fail = "it fails on purpose, whatever it is given"
 """
 
 
+FILES = {"harness.toml": HARNESS_TOML, "suites/all.toml": GOOD_SUITE, "exemptions.toml": EXEMPTIONS}
+
+
 @pytest.fixture
 def good(project) -> Project:
     """A repository whose server, suite and exemptions are as they should be."""
-    files = {"harness.toml": HARNESS_TOML, "suites/all.toml": GOOD_SUITE, "exemptions.toml": EXEMPTIONS}
-    return project.with_servers().write(files)
+    return project.with_servers().write(FILES)
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory) -> Project:
+    """The same with the evidence of all its runs, for tests that copy it."""
+    project = Project(tmp_path_factory.mktemp("recorded")).with_servers().write(FILES)
+    done = project.run("run")
+    assert done.code == 0, done.stderr
+    return project

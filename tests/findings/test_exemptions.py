@@ -52,9 +52,19 @@ def test_false_in_some_cells_gives_the_backends_to_write(t):
     found = [cell(t, "redis@7", "a", "b"), cell(t, "redis@8", "a")]
     plan = t.plan_for(found, exemptions=[t.exempt("b")])
     plan_cells = t.judged(*found, plan=plan)
-    message = t.one(plan_cells, "exemption/false").message
+    found = t.one(plan_cells, "exemption/false")
+    message = found.message
+    assert found.evidence["still_needed"] == ["redis@8"]
     assert "with redis@7" in message
     assert 'write `backend = ["redis@8"]`' in message
+
+
+def test_a_backend_that_is_gone_beside_one_that_is_there_is_stale_and_the_rest_holds(t):
+    judgement = backend_run(t, t.exempt("b", backends=("redis@8", "redis@6")))
+    found = t.one(judgement, "exemption/stale")
+    assert "no backend 'redis@6'" in found.message
+    assert found.evidence["still_needed"] == ["redis@8"]
+    assert [item.subject for item in judgement.excused] == ["b"]
 
 
 def backend_run(t, *exemptions, seven=("a", "b"), eight=("a",), **more):
