@@ -118,3 +118,21 @@ def test_a_server_that_hangs_in_a_call_is_not_blamed_for_a_late_exit_too(t):
     identity = tape.call(ref, "echo")
     tape.time_out(ref, identity, "tools/call echo").done("stopped").stop(ended_by="term", waited_s=5.0)
     assert t.checks(run(t, tape)) == ["suite/timed-out"]
+
+
+def test_a_tail_of_stderr_says_how_much_of_it_that_is_and_where_the_rest_is(t):
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo")
+    tape.call(ref, "echo")
+    kept = b"".join(b"line %d\n" % number for number in range(1000))
+    tape.add(t.Stderr, body=t.Body(kept), size=60_000_000)
+    tape.add(t.Exited, code=1, asked=False, ended_by="itself", in_flight=("tools/call echo",))
+    tape.ended = True
+    tape.finish(ref, "died").done("died")
+    found = t.evidence(t.key(), tape, folder="/x/evidence/fixture/none/handshake/plain/1")
+    stderr = t.one(t.judged(found), "process/crashed").evidence["stderr"]
+    assert stderr.splitlines()[0] == (
+        f"(the last 179 of 60,000,000 bytes; {len(kept):,} of them in the evidence: "
+        "fixture/none/handshake/plain/1/server-1.jsonl)"
+    )
+    assert stderr.splitlines()[-1] == "line 999"
