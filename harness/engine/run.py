@@ -14,6 +14,7 @@ from typing import Any, Literal
 import anyio
 
 from harness.engine.build import Built
+from harness.engine.client import client_pass
 from harness.engine.dotenv import foreign_targets
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt
@@ -116,14 +117,7 @@ class _Bench:
             self.attempt.transcript(self.count), bodies=self.attempt.bodies, masker=self.masker, began=self.began
         )
         try:
-            self._stdio = await open_stdio(
-                self.start.argv,
-                cwd=self.start.cwd,
-                env=self.start.env,
-                marker=self.start.marker,
-                recorder=recorder,
-                server=self.project.server.name,
-            )
+            self._stdio = await self.spawn(recorder)
         except BaseException:
             recorder.close()
             if recorder.count == 0:
@@ -134,6 +128,21 @@ class _Bench:
         self._session = WireSession(self._stdio, era=self.run.key.era, elicit=self.run.profile.elicit)
         self.state.client_capabilities = self._session.client_capabilities
         await self._open()
+
+    async def spawn(self, recorder: Recorder) -> Stdio:
+        """Starts a server process, and nothing more.
+
+        Raises:
+            ServerError: It could not be started.
+        """
+        return await open_stdio(
+            self.start.argv,
+            cwd=self.start.cwd,
+            env=self.start.env,
+            marker=self.start.marker,
+            recorder=recorder,
+            server=self.project.server.name,
+        )
 
     async def _open(self) -> None:
         session, server = self.session, self.project.server
@@ -258,6 +267,8 @@ async def run_one(
         benches.append(bench)
         await _drive(bench, selected, values, progress)
         state.outcome = "finished"
+        if run.client:
+            await _compare(bench, progress)
     except NotSpoken:
         state.outcome = "not-spoken"
     except Exception as error:
@@ -290,6 +301,24 @@ async def _drive(
     with stage(progress, subject, "stop server"):
         await _probe(bench)
         await bench.stop()
+
+
+async def _compare(bench: _Bench, progress: Progress) -> None:
+    """The official client's view of one more process of this server; nothing that becomes of it fails the run."""
+    key, server, before = bench.run.key, bench.project.server, bench.session_pipes.exit
+    try:
+        recorder = Recorder(bench.attempt.client, bodies=bench.attempt.bodies, masker=bench.masker, began=bench.began)
+    except OSError:
+        return  # nor can the record be written, and that is told
+    with stage(progress, f"{key.server} {key.backend} {key.era} {key.profile}", "official client"):
+        await client_pass(
+            bench.spawn,
+            recorder,
+            era=key.era,
+            connect_s=server.start_timeout_s,
+            call_s=server.call_timeout_s,
+            hurry=before is None or before.ended_by != "stdin-close",
+        )
 
 
 async def _list(bench: _Bench) -> None:

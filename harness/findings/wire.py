@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 from harness.findings.frames import TOO_DEEP, Dialogue, Exchange, Line, undeclared
@@ -10,7 +11,7 @@ from harness.findings.seen import Seen, quote_bytes
 from harness.findings.steps import RunView, Use, is_broken_off, partial_note, place_of_use, why_unanswered
 from harness.model.outcome import cut_json
 
-__all__ = ["see_wire", "unreadable"]
+__all__ = ["see_client_lines", "see_wire", "unreadable"]
 
 _START = ("initialize", "server/discover", "notifications/initialized")
 _LINE_PROBLEMS = ("wire/stdout-not-json", "wire/not-utf8", "wire/not-jsonrpc")
@@ -26,6 +27,20 @@ def see_wire(view: RunView) -> Iterator[Seen]:
         yield from _no_reply(spot)
         yield from _requests(spot)
     yield from _malformed(view)
+
+
+def see_client_lines(view: RunView, told: Collection[str]) -> Iterator[Seen]:
+    """What the raw lines of the comparing pass show and those of the run do not: noise that only that client meets.
+
+    Args:
+        told: Checks that the run itself has raised; their lines are not counted a second time.
+    """
+    if view.client is None:
+        return
+    spot = _Spot(view, len(view.dialogues), view.client)
+    for item in (*_lines(spot), *_ids(spot)):
+        if item.check not in told:
+            yield replace(item, message=f"with the official client, {item.message}")
 
 
 def unreadable(view: RunView) -> Iterator[str]:

@@ -107,6 +107,14 @@ TABLE = {
     "no_tools": ([], ["exercised/no-tools"]),
     "paged": ([one(f"tool_{number:02}") for number in range(53)], ["exercised/missing"]),
     "silent": ([ECHO], []),
+    "array_output": ([ECHO, one("list")], ["client/refused"]),
+}
+# the same, in the modern era
+MODERN = {
+    "bad_header": ([ECHO, case("scale", step("scale", {"factor": 2}))], ["client/tool-lost"]),
+    "discover_broken": ([ECHO], ["client/era-downgraded"]),
+    "discover_broken only": ([ECHO], ["client/hidden-request"]),
+    "wants_our_name": ([ECHO], ["client/refused"]),
 }
 
 
@@ -124,6 +132,7 @@ def drive(name, cases, folder, *, era="handshake", profile=None, arguments=()):
         cases=tuple(cases),
         selected=names,
         fingerprint="f",
+        client=True,
     )
     server = ServerSpec(
         name=name,
@@ -175,7 +184,17 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
 
 def test_every_fixture_server_is_driven():
     known = {path.stem for path in SERVERS.glob("*.py")} - {"raw"}
-    assert known - set(TABLE) <= {"input_loop", "malformed_unanswered"}
+    driven = {*TABLE, *(name.partition(" ")[0] for name in MODERN)}
+    assert known - driven <= {"input_loop", "malformed_unanswered"}
+
+
+@pytest.mark.parametrize("name", sorted(MODERN))
+def test_a_modern_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
+    cases, expected = MODERN[name]
+    file, *arguments = name.split()
+    judgement = drive(file, cases, tmp_path, era="modern", arguments=arguments)
+    assert sorted(item.check for item in judgement.findings) == expected, show(judgement)
+    assert (judgement.errors, judgement.not_judged) == ((), ()), show(judgement)
 
 
 def test_the_good_server_is_silent_in_the_modern_era_too(t, tmp_path):
