@@ -43,6 +43,7 @@ LOG_LINES = 100
 MODES: Mapping[Era, str] = {"modern": "auto", "handshake": "legacy"}  # what is the default, and what asks for less
 TIMED_OUT = "timed-out"
 _LOGGERS = ("client", "mcp")
+_SIDES = ("harness", "mcp", "mcp_types")  # top packages whose code may be at fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,12 +394,13 @@ def _logged(recorder: Recorder) -> Iterator[None]:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether an exception was raised by our code and not by the client's."""
-    trace, name = error.__traceback__, ""
+    """Whether an exception was raised by our code, or by what that called, and not by the client's."""
+    trace, last = error.__traceback__, ""
     while trace is not None:
-        name = str(trace.tb_frame.f_globals.get("__name__", ""))
+        name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        last = name if name in _SIDES else last
         trace = trace.tb_next
-    return name.partition(".")[0] == "harness"
+    return last == "harness"
 
 
 def _text(error: BaseException, *, named: bool = False) -> str:
