@@ -7,11 +7,12 @@ import stat
 import sys
 import time
 
+import anyio
 import pytest
 
 from harness.engine import client as client_module
 from harness.engine.mask import Masker
-from harness.model.transcript import ClientSaw, Diagnostic, Exited, Received, Sent
+from harness.model.transcript import ClientSaw, Diagnostic, Exited, Received, Sent, parse_lines
 
 pytestmark = pytest.mark.anyio
 
@@ -163,6 +164,27 @@ async def test_a_server_that_cannot_be_started_again_is_noted_as_not_looked_at(p
     assert (played.record.outcome, played.record.errors) == ("finished", ())
     assert (saw(played), words(played)) == ([], ["client-failed"])
     assert "could not be started" in of(played, Diagnostic)[0].detail
+
+
+async def test_an_interruption_ends_its_server_and_keeps_the_run(play, tmp_path):
+    hang = "serve(on=lambda m: is_other(m) and m.get('method') == 'tools/list')"
+
+    def asked():
+        return [path for path in tmp_path.rglob("client-1.jsonl") if '"tools/list"' in path.read_text()]
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: play("x", command=raw(hang), client=True, call_timeout_s=60.0))
+        with anyio.fail_after(20):
+            while not asked():
+                await anyio.sleep(0.02)
+        group.cancel_scope.cancel()
+    (path,) = asked()
+    transcript = parse_lines(path.name, path.read_text(encoding="utf-8").splitlines())
+    assert transcript.complete
+    assert "client-done" not in [event.what for event in transcript.events if isinstance(event, Diagnostic)]
+    assert json.loads((path.parent / "run.json").read_text(encoding="utf-8"))["outcome"] == "finished"
+    with pytest.raises(ProcessLookupError):
+        os.kill(transcript.events[0].pid, 0)
 
 
 async def test_large_lists_go_through_side_files(play):
