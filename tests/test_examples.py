@@ -62,7 +62,8 @@ def test_the_wheel_has_the_backends_and_the_schemas(tmp_path):
     subprocess.run(build, check=True, timeout=TIMEOUT_S)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    shipped = {f"harness/backends/{path.relative_to(ROOT / 'backends')}" for path in ROOT.glob("backends/*/*")}
+    files = [path for path in ROOT.glob("backends/**/*") if path.is_file()]
+    shipped = {f"harness/backends/{path.relative_to(ROOT / 'backends')}" for path in files}
     assert shipped <= names
     assert {"harness/py.typed", "harness/report/schema/report.schema.json"} <= names
     assert len([name for name in names if name.startswith("harness/config/schema/")]) == 4

@@ -23,6 +23,7 @@ from harness.model.plan import (
     BackendSpec,
     CaseSpec,
     Cell,
+    Era,
     Place,
     Plan,
     ProfileSpec,
@@ -82,6 +83,8 @@ def make_plan(
     left_out = False
     for project in projects:
         server = project.server.name
+        compared: set[Era] = set()
+        compares = project.checks.level_of("client") != "off"
         for roles in choices[server]:
             label = cell_label(roles)
             runs: list[Run] = []
@@ -102,6 +105,9 @@ def make_plan(
                     continue
                 key = RunKey(server=server, backend=label, era=era, profile=profile.name)
                 runtime: Runtime | None = runtimes.get(server, "docker") if roles else None
+                client = compares and era not in compared and len(selected) == len(cases)  # -k asks for cases alone
+                if client:
+                    compared.add(era)
                 run = Run(
                     key=key,
                     roles=roles,
@@ -111,6 +117,7 @@ def make_plan(
                     cases=cases,
                     selected=selected,
                     fingerprint=_fingerprint(project, key, profile, roles, cases, runtime, contents),
+                    client=client,
                 )
                 runs.append(run)
             if runs:

@@ -1,8 +1,9 @@
 """Where evidence lies, and how it is read back: one folder per attempt of a run, whole or not there.
 
-`<root>/<server>/<backend>/<era>/<profile>/<attempt>/{run.json, server-N.jsonl, probe-1.jsonl, bodies/, logs/,
-done}`. Names are percent-encoded so that two that differ only in case or Unicode form stay two on every file system. An
-attempt counts once `done` is there, which is written last; several harnesses may write into one root at a time.
+`<root>/<server>/<backend>/<era>/<profile>/<attempt>/` holds run.json, server-N.jsonl, probe-1.jsonl, client-1.jsonl (of
+the comparing pass, where one was made), bodies/, logs/ and done. Names are percent-encoded so that two that differ only
+in case or Unicode form stay two on every file system. An attempt counts once `done` is there, which is written last;
+several harnesses may write into one root at a time.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 LOGS_DIR = "logs"
+CLIENT_FILE = "client-1.jsonl"
 KEPT_ATTEMPTS = 5  # finished ones of a run; older ones are removed
 MAX_NAME_CHARS = 150
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.@+=")
@@ -98,6 +100,11 @@ class Attempt:
     def probe(self) -> Path:
         """The file for the transcript of the process that is sent a line that is no JSON."""
         return self.folder / f"{PROBE}-1.jsonl"
+
+    @property
+    def client(self) -> Path:
+        """The file for the transcript of the comparing pass with the official client."""
+        return self.folder / CLIENT_FILE
 
     @property
     def bodies(self) -> Path:
@@ -193,7 +200,7 @@ def _take(folders: Iterable[Path], run: Run, out: _Sorted) -> None:
         (out.outdated if other else out.missing).append(run.key)
         return
     folder, record = partial
-    out.found.append(Evidence(record=record, transcripts=_transcripts(folder), folder=str(folder)))
+    out.found.append(_evidence(record, folder))
 
 
 def _attempts(folder: Path) -> list[Path]:
@@ -212,15 +219,21 @@ def _record(folder: Path) -> RunRecord | None:
         return None
 
 
-def _transcripts(folder: Path) -> tuple[Transcript, ...]:
+def _evidence(record: RunRecord, folder: Path) -> Evidence:
     bodies = _Bodies(folder / BODIES_DIR)
-    out = []
     paths = (path for name in ("server", PROBE) for path in sorted(folder.glob(f"{name}-*.jsonl"), key=_by_number))
-    for path in paths:
-        lines = path.read_bytes().split(b"\n")  # not splitlines: U+2028 is no line end here
-        texts = [line.decode("utf-8", "replace") for line in lines if line]
-        out.append(parse_lines(path.name, texts, bodies=bodies))
-    return tuple(out)
+    client = folder / CLIENT_FILE
+    return Evidence(
+        record=record,
+        transcripts=tuple(_transcript(path, bodies) for path in paths),
+        folder=str(folder),
+        client=_transcript(client, bodies) if client.is_file() else None,
+    )
+
+
+def _transcript(path: Path, bodies: Mapping[str, bytes]) -> Transcript:
+    lines = path.read_bytes().split(b"\n")  # not splitlines: U+2028 is no line end here
+    return parse_lines(path.name, [line.decode("utf-8", "replace") for line in lines if line], bodies=bodies)
 
 
 def _by_number(path: Path) -> tuple[int, str]:

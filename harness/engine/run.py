@@ -16,6 +16,7 @@ from typing import Any, Literal
 import anyio
 
 from harness.engine.build import Built
+from harness.engine.client import client_pass
 from harness.engine.container import ContainerRun, container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
@@ -74,21 +75,27 @@ class _Start:
     container: ContainerRun | None
 
     async def open(self, recorder: Recorder, server: str) -> Stdio:
-        """A server process with its pipes; its container, if it has one, has labels of ours.
+        """A server process as `spawn` starts it; where none starts, the transcript is closed, and gone if empty.
 
         Raises:
             ServerError: It could not be started.
         """
-        argv = self.argv if self.container is None else self.container.argv
         try:
-            stdio = await open_stdio(
-                argv, cwd=self.cwd, env=self.env, marker=self.marker, recorder=recorder, server=server
-            )
+            return await self.spawn(recorder, server)
         except BaseException:
             recorder.close()
             if recorder.count == 0:
                 recorder.path.unlink()
             raise
+
+    async def spawn(self, recorder: Recorder, server: str) -> Stdio:
+        """A server process with its pipes; its container, if it has one, has labels of ours.
+
+        Raises:
+            ServerError: It could not be started; the recorder stays open.
+        """
+        argv = self.argv if self.container is None else self.container.argv
+        stdio = await open_stdio(argv, cwd=self.cwd, env=self.env, marker=self.marker, recorder=recorder, server=server)
         if self.container is not None:
             stdio.leftovers = partial(self.container.remove, env=self.env, cwd=self.cwd)
         return stdio
@@ -281,6 +288,8 @@ async def run_one(
         if probe:
             await _probe(bench)
         state.outcome = "finished"
+        if run.client:
+            await _compare(bench, progress)
     except NotSpoken:
         state.outcome = "not-spoken"
     except Exception as error:
@@ -314,6 +323,24 @@ async def _drive(
         await run_cases(bench, selected, values, call_timeout_s=server.call_timeout_s)
     with stage(progress, subject, "stop server"):
         await bench.stop()
+
+
+async def _compare(bench: _Bench, progress: Progress) -> None:
+    """The official client's view of one more process of this server; nothing that becomes of it fails the run."""
+    key, server, before = bench.run.key, bench.project.server, bench.session_pipes.exit
+    try:
+        recorder = Recorder(bench.attempt.client, bodies=bench.attempt.bodies, masker=bench.masker, began=bench.began)
+    except OSError:
+        return  # nor can the record be written, and that is told
+    with stage(progress, f"{key.server} {key.backend} {key.era} {key.profile}", "official client"):
+        await client_pass(
+            partial(bench.start.spawn, server=server.name),
+            recorder,
+            era=key.era,
+            connect_s=server.start_timeout_s,
+            call_s=server.call_timeout_s,
+            hurry=before is None or before.ended_by != "stdin-close",
+        )
 
 
 async def _list(bench: _Bench) -> None:

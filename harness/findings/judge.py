@@ -11,6 +11,7 @@ from datetime import date
 from typing import Any
 
 from harness import errors
+from harness.findings.client import not_compared, see_client
 from harness.findings.exemptions import judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
 from harness.findings.frames import TOO_DEEP
@@ -19,7 +20,7 @@ from harness.findings.process import see_processes
 from harness.findings.seen import Rerun, Seen, merge
 from harness.findings.steps import RunView, view_run, why_unanswered
 from harness.findings.suites import judge_cases, not_run, see_suites, undecided
-from harness.findings.wire import see_wire, unreadable
+from harness.findings.wire import see_client_lines, see_wire, unreadable
 from harness.model.checks import OFF_BY_DEFAULT, family_of
 from harness.model.finding import CaseResult, Finding, HarnessFailure, Judgement, Lowered, NotJudged, Ran, place_of
 from harness.model.plan import Cell, CheckSettings, Plan, RunKey
@@ -84,7 +85,7 @@ def judge(
         cases=tuple(_cases(ledgers, settings, by_key, absent)),
         findings=tuple(sorted(findings, key=_finding_key)),
         errors=tuple(_errors(ledgers, by_key, findings)),
-        not_judged=(*_not_judged(ledgers), *verdicts.not_judged),
+        not_judged=(*_not_judged(ledgers, settings), *verdicts.not_judged),
         excused=tuple(verdicts.excused),
         lowered=lowered,
     )
@@ -170,7 +171,11 @@ _ENDS = {"failed": "failed", "interrupted": "was interrupted", "finished": "", "
 
 def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     for view in ledger.views:
-        yield from see_wire(view)
+        wire = list(see_wire(view))
+        yield from wire
+        lines = list(see_client_lines(view, {item.check for item in wire}))
+        yield from lines
+        yield from see_client(view, {item.check for item in (*wire, *lines)})
         yield from see_processes(view)
         yield from see_suites(view, ledger, settings)
     yield from see_listing(ledger, settings)
@@ -220,7 +225,7 @@ def _cases(
                 yield from not_run(run, gap.why if gap is not None else "no evidence")
 
 
-def _not_judged(ledgers: Iterable[CellLedger]) -> Iterator[NotJudged]:
+def _not_judged(ledgers: Iterable[CellLedger], settings: Mapping[str, CheckSettings]) -> Iterator[NotJudged]:
     for ledger in ledgers:
         cell = ledger.cell
         for why, own in dict.fromkeys(ledger.obstacles):
@@ -232,6 +237,10 @@ def _not_judged(ledgers: Iterable[CellLedger]) -> Iterator[NotJudged]:
                 )
             for why in unreadable(view):
                 yield NotJudged(check="wire/not-jsonrpc", server=cell.server, why=f"{view.run.key}: {why}")
+            if settings[cell.server].level_of("client") == "off":
+                continue
+            for why in not_compared(view):
+                yield NotJudged(check="client", server=cell.server, why=f"{view.run.key}: the official client: {why}")
 
 
 def _errors(

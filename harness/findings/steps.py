@@ -147,7 +147,11 @@ class Use:
 
 @dataclass(slots=True, kw_only=True)
 class RunView:
-    """One run with its evidence taken apart; filled by `view_run`, then left alone."""
+    """One run with its evidence taken apart; filled by `view_run`, then left alone.
+
+    Attributes:
+        client: The comparing pass after it, None without one. Nothing in it covers or fails anything of the run.
+    """
 
     run: Run
     record: RunRecord
@@ -157,6 +161,7 @@ class RunView:
     cases_started: set[str] = field(default_factory=set)
     cases_ended: dict[str, CaseEnded] = field(default_factory=dict)
     capabilities: Mapping[str, Any] = field(default_factory=dict)
+    client: Dialogue | None = None
 
     @property
     def spoken(self) -> bool:
@@ -189,6 +194,8 @@ def view_run(run: Run, evidence: Evidence) -> RunView:
                 view.cases_started.add(f"{event.suite}/{event.case}")
             elif isinstance(event, CaseEnded):
                 view.cases_ended[f"{event.suite}/{event.case}"] = event
+    if evidence.client is not None:
+        view.client = read_dialogue(evidence.client, protocol=record.protocol, folder=folder)
     view.uses = [*_step_uses(run, dialogues, record.client_capabilities), *_free_uses(run, dialogues)]
     return view
 

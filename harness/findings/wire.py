@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.findings.frames import TOO_DEEP, Dialogue, Exchange, Line, undeclared
@@ -21,7 +22,7 @@ from harness.findings.steps import (
 )
 from harness.model.outcome import cut_json
 
-__all__ = ["see_wire", "unreadable"]
+__all__ = ["see_client_lines", "see_wire", "unreadable"]
 
 _START = ("initialize", "server/discover", "notifications/initialized")
 LONG_BYTES = 1_000
@@ -42,6 +43,20 @@ def see_wire(view: RunView) -> Iterator[Seen]:
     for index, dialogue in enumerate(view.probes, len(view.dialogues)):
         yield from _probed(_Spot(view, index, dialogue))
     yield from _malformed(view)
+
+
+def see_client_lines(view: RunView, told: Collection[str]) -> Iterator[Seen]:
+    """What the raw lines of the comparing pass show and those of the run do not: noise that only that client meets.
+
+    Args:
+        told: Checks that the run itself has raised; their lines are not counted a second time.
+    """
+    if view.client is None:
+        return
+    spot = _Spot(view, len(view.dialogues) + len(view.probes), view.client)
+    for item in (*_lines(spot), *_ids(spot)):
+        if item.check not in told:
+            yield replace(item, message=f"with the official client, {item.message}")
 
 
 def unreadable(view: RunView) -> Iterator[str]:

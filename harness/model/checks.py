@@ -95,6 +95,16 @@ _ALL = (
               fires="A result that has not the shape that its method demands."),
     CheckSpec(id="wire/undeclared-request", severity="error", source="MCP client/elicitation",
               fires="The server asks the client for something that the client has not declared."),
+    CheckSpec(id="client/tool-lost", severity="error", source="ours",
+              fires="A tool that is in the raw tools/list and that the official client does not hand out."),
+    CheckSpec(id="client/refused", severity="error", source="ours",
+              fires="The official client cannot connect, or raises instead of giving a list, though the server answers "
+                    "our own session."),
+    CheckSpec(id="client/era-downgraded", severity="warning", source="ours",
+              fires="The official client ends up with another protocol version than our own session, such as the "
+                    "handshake era with a server that speaks the modern one."),
+    CheckSpec(id="client/hidden-request", severity="error", source="ours",
+              fires="What a user of the official client asks for fails at a request that the user did not ask for."),
     CheckSpec(id="process/crashed", severity="error", source="ours",
               fires="The process ended by itself after its first answer: the call in flight, exit code, stderr tail."),
     CheckSpec(id="process/late-exit", severity="warning", exempt="process/late-exit", subject="any",

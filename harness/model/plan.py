@@ -392,7 +392,8 @@ class Run:
 
     `eras_probed` is True where the era was not declared: a server that does not speak it is then no error.
     `cases` are the cases that apply to the profile, as (suite id, case); `selected` the names ("suite/case")
-    of those that a selection left, equal to all of them when nothing was deselected.
+    of those that a selection left, equal to all of them when nothing was deselected. `client` is True for the one
+    run of its server and era after which the official client is tried too.
     """
 
     key: RunKey
@@ -403,6 +404,7 @@ class Run:
     cases: tuple[tuple[str, CaseSpec], ...]
     selected: tuple[str, ...]
     fingerprint: str  # of what the run depends on, but for the built files
+    client: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

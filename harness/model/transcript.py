@@ -32,6 +32,7 @@ __all__ = [
     "Body",
     "CaseEnded",
     "CaseStarted",
+    "ClientSaw",
     "Diagnostic",
     "Event",
     "Evidence",
@@ -221,12 +222,34 @@ class Diagnostic(Event):
     when a request had no answer in time; detail: their commands), "shares-stdin" (those of them whose stdin is the
     server's), "closing" (we closed its stdin while a request was open), "not-read" (the server ended without reading
     a request; detail: its label).
+
+    In the transcript of the comparing pass also "client" (which client), "client-log" (a warning of its log),
+    "client-failed" (the pass could not be made, for no fault of the server's that is known) and "client-done" (the
+    pass came to its end); without either of the last two it was cut short.
     """
 
     e: ClassVar[str] = "diagnostic"
     what: str
     detail: str = ""
     step: StepRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSaw(Event):
+    """What a user of the official client got for one thing that they asked of it.
+
+    Attributes:
+        action: "connect", or the method of a listing; each page of a listing is an event of its own.
+        body: JSON of what was handed out: for "connect" what was negotiated; empty where an exception came.
+        error: Name of the exception's class, "timed-out" where nothing came in time, "" where all went well.
+        detail: The exception's text.
+    """
+
+    e: ClassVar[str] = "client-saw"
+    action: str
+    body: Body
+    error: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +302,7 @@ _KINDS: dict[str, type[Event]] = {
         StepEnded,
         CaseEnded,
         Diagnostic,
+        ClientSaw,
         Truncated,
         Exited,
     )
@@ -339,11 +363,17 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One attempt of one run, as read back: the record, its transcripts, where it lies (for people)."""
+    """One attempt of one run, as read back: the record, its transcripts, where it lies (for people).
+
+    Attributes:
+        client: Transcript of the comparing pass with the official client; None where none was made. What is in it
+            covers nothing.
+    """
 
     record: RunRecord
     transcripts: tuple[Transcript, ...]
     folder: str
+    client: Transcript | None = None
 
 
 def _body_to_json(body: Body, side: Mapping[bytes, str] | None) -> dict[str, Any]:

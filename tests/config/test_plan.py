@@ -316,3 +316,40 @@ def test_a_fingerprint_knows_what_evidence_depends_on(project) -> None:
     ]
     assert len(set(seen)) == len(seen)
     assert fingerprint(project(ROLE, **{"backends/b/start.sh": "echo 1", "backends/a/start.sh": "echo 2"})) == seen[-1]
+
+
+def looked_at(plan: Plan) -> list[tuple[str, str, str]]:
+    return [(run.key.backend, run.key.era, run.key.profile) for cell in plan.cells for run in cell.runs if run.client]
+
+
+TWO = '[backends.r]\nuse = ["a", "b"]\n'
+USED = 'env = { U = "${backend.r.url}" }'
+
+
+def test_the_official_client_is_tried_after_the_first_run_of_each_era(project) -> None:
+    both = [("a@1", "modern", "plain"), ("a@1", "handshake", "plain")]
+    assert looked_at(planned(project(TWO, server=USED))) == both
+    assert looked_at(planned(project())) == [("none", "modern", "plain"), ("none", "handshake", "plain")]
+
+
+def test_the_first_run_is_the_first_of_those_that_are_selected(project) -> None:
+    loaded = project(TWO, server=USED)
+    assert looked_at(planned(loaded, backends=("b",), eras=("modern",))) == [("b@1", "modern", "plain")]
+    assert looked_at(planned(loaded, profiles=("asking",), eras=("modern",))) == [("a@1", "modern", "asking")]
+
+
+def test_who_asks_for_single_cases_is_spared_the_official_client(project) -> None:
+    assert looked_at(planned(project(suite=SUITE + SUITE_MORE), cases="get")) == []
+
+
+SUITE_MORE = '[[case]]\nid = "put"\n[[case.step]]\ncall = "put"\n'
+
+
+def test_the_official_client_is_left_out_where_its_family_is_off(project) -> None:
+    assert looked_at(planned(project(more='[checks]\nclient = "off"'))) == []
+    assert len(looked_at(planned(project(more='[checks]\nclient = "warning"')))) == 2
+
+
+def test_whether_the_official_client_is_tried_is_not_in_the_fingerprint(project) -> None:
+    with_it, without = planned(project()), planned(project(more='[checks]\nclient = "off"'))
+    assert [run.fingerprint for run in with_it.cells[0].runs] == [run.fingerprint for run in without.cells[0].runs]

@@ -305,3 +305,40 @@ def test_only_part_of_the_evidence_is_never_green_for_the_whole(good):
     done = good.run("judge")
     assert done.code == 3
     assert done.report["verdict"] == "partial"
+
+
+def test_the_official_client_is_asked_once_for_each_era(good):
+    done = good.run("integration", "--strict")
+    assert done.code == 0, done.stdout + done.stderr
+    assert done.stderr.count("official client") == 2
+    found = (good.root / ".rollcall").glob("evidence/*/*/*/*/*/client-1.jsonl")
+    assert sorted(path.parts[-4] for path in found) == ["handshake", "modern"]
+
+
+def test_a_family_that_is_off_costs_nothing(good):
+    with (good.root / "harness.toml").open("a", encoding="utf-8") as file:
+        file.write('[checks]\nclient = "off"\n')
+    done = good.run("integration", "--strict", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert done.code == 0, done.stdout
+    assert "harness.engine.run" in done.stderr
+    assert "mcp.client" not in done.stderr
+    assert "official client" not in done.stderr
+    assert not list((good.root / ".rollcall").glob("evidence/*/*/*/*/*/client-1.jsonl"))
+
+
+def test_a_tool_that_the_official_client_leaves_out_fails_the_run(good):
+    edit(good, "harness.toml", "good.py", "bad_header.py")
+    for name in good.root.glob("suites/*.toml"):
+        name.unlink()
+    good.write(
+        {
+            "suites/one.toml": 'schema = 2\nid = "one"\n[[case]]\nid = "all"\n'
+            '[[case.step]]\ncall = "echo"\narguments = { text = "a" }\n'
+            '[[case.step]]\ncall = "scale"\narguments = { factor = 2 }\n',
+            "exemptions.toml": "schema = 1\n",
+        }
+    )
+    done = good.run("integration", "--era", "modern")
+    assert (done.code, checks(done.report)) == (1, ["client/tool-lost"]), done.stdout
+    assert done.report["findings"][0]["tool"] == "scale"
+    assert good.run("judge", "--era", "modern").report == done.report

@@ -78,6 +78,7 @@ class Played:
     folder: Path
     run: Run
     project: ProjectSpec
+    client: Transcript | None = None
 
     @property
     def plan(self) -> Plan:
@@ -151,6 +152,7 @@ def play(tmp_path, scope):
         masker=None,
         built=None,
         probe=False,
+        client=False,
     ):
         profile = ProfileSpec(name="plain", elicit=elicit)
         project = ProjectSpec(
@@ -181,6 +183,7 @@ def play(tmp_path, scope):
             cases=made,
             selected=tuple(f"suite/{case.id}" for _, case in made),
             fingerprint="f" * 16,
+            client=client,
         )
         record = await run_one(
             run,
@@ -198,7 +201,7 @@ def play(tmp_path, scope):
         assert [item.record for item in found] == [record]
         assert all(transcript.complete for transcript in found[0].transcripts)
         assert left_of(scope) == []
-        return Played(record, found[0].transcripts, Path(found[0].folder), run, project)
+        return Played(record, found[0].transcripts, Path(found[0].folder), run, project, found[0].client)
 
     return run_it
 

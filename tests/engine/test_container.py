@@ -1,6 +1,7 @@
 """A server that is a container: its labels, and what is left when the client is gone."""
 
 import subprocess
+import sys
 
 import pytest
 
@@ -70,3 +71,17 @@ async def test_a_container_that_outlives_its_client_is_removed_and_named(play, m
     assert f"{LABEL}run={scope.run}" in played.record.command
     listed = ["docker", "ps", "-aq", "--filter", f"label={LABEL}run={scope.run}"]
     assert subprocess.run(listed, capture_output=True, check=True).stdout == b""
+
+
+@pytest.mark.anyio
+async def test_every_process_of_a_container_has_its_labels_the_official_clients_too(play, make, tmp_path):
+    docker = tmp_path / "docker"
+    docker.write_text(f'#!/bin/sh\ntest "$1" = run || exit 1\nexec {sys.executable} good.py\n', encoding="utf-8")
+    docker.chmod(0o755)
+    cases = [(make.call("echo", {"text": "a"}),)]
+    played = await play("good", cases, command=(str(docker), "run", "-i", "image"), client=True, probe=True)
+    assert [item.name for item in played.transcripts] == ["server-1.jsonl", "probe-1.jsonl"]
+    spawned = [item.events[0] for item in (*played.transcripts, played.client)]
+    assert len({item.pid for item in spawned}) == 3
+    assert len({(item.argv, item.env) for item in spawned}) == 1
+    assert f"{LABEL}server=" in " ".join(spawned[0].argv)

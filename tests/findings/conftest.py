@@ -367,10 +367,14 @@ def good(**more):
 def read_folder(folder):
     """Evidence as it lies in a folder: run.json and transcripts."""
     record = record_from_json(json.loads((folder / "run.json").read_text(encoding="utf-8")))
-    transcripts = tuple(
-        parse_lines(path.name, path.read_text(encoding="utf-8").splitlines()) for path in sorted(folder.glob("*.jsonl"))
-    )
-    return Evidence(record=record, transcripts=transcripts, folder=folder.name)
+
+    def read(path):
+        return parse_lines(path.name, path.read_text(encoding="utf-8").splitlines())
+
+    paths = sorted(folder.glob("*.jsonl"))
+    transcripts = tuple(read(path) for path in paths if path.name != "client-1.jsonl")
+    client = next((read(path) for path in paths if path.name == "client-1.jsonl"), None)
+    return Evidence(record=record, transcripts=transcripts, folder=folder.name, client=client)
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,8 @@ def test_what_is_read_is_what_would_be_written(t, folder):
     assert json.loads(json.dumps(record_to_json(found.record))) == json.loads(
         (folder / "run.json").read_text(encoding="utf-8")
     )
-    for transcript in found.transcripts:
+    client = [] if found.client is None else [found.client]
+    for transcript in [*found.transcripts, *client]:
         lines = (folder / transcript.name).read_text(encoding="utf-8").splitlines()
         assert [event_to_json(event) for event in transcript.events] == [json.loads(line) for line in lines]
         assert transcript.complete

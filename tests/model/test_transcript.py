@@ -10,6 +10,7 @@ from harness.model.transcript import (
     INLINE_LIMIT_BYTES,
     Body,
     CaseEnded,
+    ClientSaw,
     Diagnostic,
     Exited,
     Orphan,
@@ -41,6 +42,7 @@ EVENTS = st.one_of(
     st.builds(StepStarted, **BASE, step=st.just(STEP), action=st.just("call"), target=TEXT, timeout_s=st.floats(0, 9)),
     st.builds(StepEnded, **BASE, step=st.just(STEP), how=st.just("answered"), detail=TEXT),
     st.builds(CaseEnded, **BASE, suite=TEXT, case=TEXT, how=st.just("completed")),
+    st.builds(ClientSaw, **BASE, action=TEXT, body=BODIES, error=TEXT, detail=TEXT),
     st.builds(Diagnostic, **BASE, what=TEXT, detail=TEXT, step=st.none() | st.just(STEP)),
     st.builds(
         Exited, **BASE, code=st.integers(-64, 255), asked=st.booleans(), ended_by=st.just("term"),

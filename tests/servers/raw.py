@@ -76,7 +76,7 @@ def answer(message, call=echo, tools=(ECHO,), modern=False, capabilities=None, l
                 },
             )
         elif method in found:
-            reply(message, {**found[method], **done})
+            reply(message, {**found[method], **done, **({} if old else {"ttlMs": 0, "cacheScope": "private"})})
         elif method == "tools/call":
             result = call(params.get("name"), params.get("arguments") or {}, message)
             if result is not None:

@@ -1,0 +1,416 @@
+"""The comparing pass: what a user of the official Python client gets from this server, over our own transport.
+
+Our session takes whatever it can use; the client that users have does not. It is connected to one more server process,
+as its users do it, and asked for every page of every list; each byte is on the record, and so is what it handed out.
+No tool is called. Nothing here judges.
+
+`mcp` is imported when the first pass of a process begins, in a thread, while the server starts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from harness.engine.record import Recorder
+from harness.engine.stdio import PipeClosed, Stdio
+from harness.engine.wire import MAX_PAGES
+from harness.errors import iterate_errors
+from harness.model.frame import message_in
+from harness.model.plan import Era
+from harness.model.transcript import Body, ClientSaw, Diagnostic
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+    from mcp.shared.message import SessionMessage
+
+__all__ = ["MODES", "PASS_S", "client_pass"]
+
+PASS_S = 120.0  # for all of it, but the stop of the server
+DETAIL_CHARS = 2000
+LOG_CHARS = 500
+LOG_LINES = 100
+MODES: Mapping[Era, str] = {"modern": "auto", "handshake": "legacy"}  # what is the default, and what asks for less
+TIMED_OUT = "timed-out"
+_LOGGERS = ("client", "mcp")
+_SIDES = ("harness", "mcp", "mcp_types")  # top packages whose code may be at fault
+
+
+@dataclass(frozen=True, slots=True)
+class _Sdk:
+    """The parts of `mcp` that are used."""
+
+    client: type[Client]
+    message: type[SessionMessage]
+    parse: Callable[[bytes], Any]
+    check_discover: Callable[[Any], Any]
+
+
+def _import_sdk() -> _Sdk:
+    from mcp.client.client import Client
+    from mcp.shared.message import SessionMessage
+    from mcp.types import DiscoverResult, jsonrpc_message_adapter
+
+    def parse(line: bytes) -> Any:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+
+    return _Sdk(Client, SessionMessage, parse, DiscoverResult.model_validate)
+
+
+async def client_pass(
+    spawn: Callable[[Recorder], Awaitable[Stdio]],
+    recorder: Recorder,
+    *,
+    era: Era,
+    connect_s: float,
+    call_s: float,
+    hurry: bool,
+) -> None:
+    """Starts a server, looks at it through the official client, and stops it; bounded, and raises nothing.
+
+    What goes wrong is on the record: as the client's exception, or, where it is our own fault, as a diagnostic.
+
+    Args:
+        spawn: Starts the server, with this recorder.
+        recorder: Of a new transcript; it is closed at the end.
+        connect_s: For connecting.
+        call_s: For each page of a list.
+        hurry: Do not give the server its time when stdin is closed.
+    """
+    stdio: Stdio | None = None
+    done = False
+    try:
+        stdio = await spawn(recorder)
+        link = _Link(stdio)
+        with anyio.move_on_after(PASS_S):
+            sdk = await anyio.to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
+            recorder.add(Diagnostic, what="client", detail=f"mcp {version('mcp')}, mode {MODES[era]!r}")
+            with _logged(recorder):
+                await _Look(sdk, link, recorder, connect_s=connect_s, call_s=call_s).take(MODES[era])
+            done = True
+        if done:
+            recorder.add(Diagnostic, what="client-done")
+        else:
+            recorder.add(Diagnostic, what="client-failed", detail=f"it was not done within {PASS_S:g} s")
+    except Exception as error:
+        with suppress(OSError):
+            for leaf in iterate_errors(error):
+                recorder.add(Diagnostic, what="client-failed", detail=_text(leaf, named=True))
+    finally:
+        with suppress(OSError), anyio.CancelScope(shield=True):
+            if stdio is not None:
+                await stdio.stop(hurry=hurry or not done)
+        recorder.close()
+
+
+class _Look:
+    """One client, asked for everything, and what it gave."""
+
+    def __init__(self, sdk: _Sdk, link: _Link, recorder: Recorder, *, connect_s: float, call_s: float) -> None:
+        self.sdk, self.link, self.recorder = sdk, link, recorder
+        self.connect_s, self.call_s = connect_s, call_s
+        link.sdk = sdk
+
+    async def take(self, mode: str) -> None:
+        """Connects, lists, leaves.
+
+        Raises:
+            Exception: Something that is no doing of the client's.
+        """
+        client = self.sdk.client(self.link, mode=mode, cache=None)
+        connected = False
+        with anyio.CancelScope(deadline=anyio.current_time() + self.connect_s) as scope:
+            try:
+                async with client:
+                    connected, scope.deadline = True, math.inf
+                    self._connected(client)
+                    await self._lists(client)
+            except Exception as error:
+                if connected:
+                    raise
+                self._raised("connect", error)
+                self._why_not_modern()
+        if scope.cancelled_caught and not connected:
+            self._timed_out("connect", self.connect_s)
+
+    def _connected(self, client: Client) -> None:
+        found = client.session.discover_result or client.session.initialize_result
+        info = client.server_info
+        self._saw(
+            "connect",
+            _json(
+                {
+                    "protocolVersion": client.protocol_version,
+                    "capabilities": client.server_capabilities.model_dump(
+                        by_alias=True, mode="json", exclude_none=True
+                    ),
+                    "serverInfo": None
+                    if info is None
+                    else info.model_dump(by_alias=True, mode="json", exclude_none=True),
+                    "result": type(found).__name__,
+                }
+            ),
+        )
+        if client.session.discover_result is None:
+            self._why_not_modern()
+
+    def _why_not_modern(self) -> None:
+        """The client says nowhere why an answer to server/discover is none to it; here it is asked."""
+        if self.link.discovered is None:
+            return
+        try:
+            self.sdk.check_discover(self.link.discovered)
+        except ValueError as error:
+            self.recorder.add(Diagnostic, what="client-log", detail=f"server/discover: {_text(error)}")
+
+    async def _lists(self, client: Client) -> None:
+        declared = client.server_capabilities
+        wanted: list[tuple[str, Callable[..., Awaitable[Any]]]] = [("tools/list", client.list_tools)]
+        if declared.prompts is not None:
+            wanted.append(("prompts/list", client.list_prompts))
+        if declared.resources is not None:
+            wanted.append(("resources/list", client.list_resources))
+            wanted.append(("resources/templates/list", client.list_resource_templates))
+        for method, ask in wanted:
+            if self.link.dead or not await self._pages(method, ask):
+                return
+
+    async def _pages(self, method: str, ask: Callable[..., Awaitable[Any]]) -> bool:
+        """All pages of one list; False where nothing more can be had from this server."""
+        cursor: str | None = None
+        seen: set[str | None] = set()
+        while cursor not in seen and len(seen) < MAX_PAGES:
+            seen.add(cursor)
+            page = None
+            with anyio.move_on_after(self.call_s):
+                try:
+                    page = await ask(cursor=cursor)
+                except Exception as error:
+                    self._raised(method, error)
+                    return True
+            if page is None:
+                self._timed_out(method, self.call_s)
+                return False
+            self._saw(method, page.model_dump_json(by_alias=True, exclude_none=True).encode())
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return True
+
+    def _saw(self, action: str, body: bytes) -> None:
+        self.recorder.add(ClientSaw, action=action, body=Body(body))
+
+    def _raised(self, action: str, error: Exception) -> None:
+        """Notes what the client raised.
+
+        Raises:
+            Exception: It was not the client's but our own.
+        """
+        leaf = next(iterate_errors(error))
+        if _is_ours(leaf):
+            raise error
+        self.recorder.add(ClientSaw, action=action, body=Body(b""), error=type(leaf).__name__, detail=_text(leaf))
+
+    def _timed_out(self, action: str, seconds: float) -> None:
+        detail = f"nothing came within {seconds:g} s"
+        self.recorder.add(ClientSaw, action=action, body=Body(b""), error=TIMED_OUT, detail=detail)
+
+
+# --- the transport ----------------------------------------------------------------------------------
+
+
+class _Link:
+    """Our pipes as a transport of the SDK's: two streams that can be entered once.
+
+    Attributes:
+        discovered: The result of server/discover, as it came.
+    """
+
+    def __init__(self, stdio: Stdio) -> None:
+        self.sdk: _Sdk | None = None
+        self.discovered: Any = None
+        self._stdio = stdio
+        self._recorder = stdio.recorder
+        self._feed, self._lines = anyio.create_memory_object_stream[bytes](math.inf)
+        self._open: dict[str, str] = {}
+        self._last: str | None = None
+        stdio.on_line = self._line
+        stdio.on_dead = lambda _: self._feed.close()
+        stdio.traffic = lambda: (tuple(self._open.values()), self._last)
+
+    @property
+    def dead(self) -> bool:
+        """Whether no answer can come any more."""
+        return bool(self._stdio.dead)
+
+    async def __aenter__(self) -> tuple[_Reader, _Writer]:
+        assert self.sdk is not None
+        return _Reader(self._lines, self.sdk), _Writer(self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._feed.close()
+        self._lines.close()
+
+    def _line(self, line: bytes) -> None:
+        message = message_in(line)
+        if message is not None and "method" not in message and ("result" in message or "error" in message):
+            label = self._open.pop(str(message.get("id")), None)
+            self._last = label or self._last
+            if label == "server/discover":
+                self.discovered = message.get("result")
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self._feed.send_nowait(line)
+
+    def write(self, line: bytes) -> None:
+        """Sends one message of the client's.
+
+        Raises:
+            ClosedResourceError: The server cannot get it any more; so does the SDK's own transport.
+        """
+        if self._stdio.dead or self._stdio.exit is not None:
+            raise anyio.ClosedResourceError
+        message = message_in(line) or {}
+        method = message.get("method")
+        label = method if isinstance(method, str) else "answer to the server"
+        if isinstance(method, str) and "id" in message:
+            self._open[str(message["id"])] = label
+        self._last = label
+        self._recorder.sent(line, label)
+        try:
+            self._stdio.send(line)
+        except PipeClosed:
+            self._feed.close()  # or a request would hang for ever
+            raise anyio.ClosedResourceError from None
+
+
+class _Reader:
+    """What the client reads: a message for each line, or the exception that the line gives, as the SDK's stdio does."""
+
+    def __init__(self, lines: anyio.abc.ObjectReceiveStream[bytes], sdk: _Sdk) -> None:
+        self._lines = lines
+        self._sdk = sdk
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next one."""
+        line = await self._lines.receive()
+        try:
+            return self._sdk.message(self._sdk.parse(line))
+        except ValueError as error:
+            return error
+
+    async def aclose(self) -> None:
+        """No more is wanted."""
+        await self._lines.aclose()
+
+    def __aiter__(self) -> _Reader:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Writer:
+    """What the client writes to."""
+
+    def __init__(self, link: _Link) -> None:
+        self._link = link
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """One message, as one line."""
+        await anyio.lowlevel.checkpoint()
+        self._link.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+
+    async def aclose(self) -> None:
+        """Nothing: the server's stdin is closed when it is stopped."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+# --- what it says -----------------------------------------------------------------------------------
+
+
+class _Handler(logging.Handler):
+    """Puts the client's warnings on the record: it says there why it leaves a tool out."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(logging.WARNING)
+        self._recorder = recorder
+        self._left = LOG_LINES
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line of the log."""
+        if self._left:
+            self._left -= 1
+            with suppress(OSError, ValueError):
+                self._recorder.add(Diagnostic, what="client-log", detail=record.getMessage()[:LOG_CHARS])
+
+
+@contextmanager
+def _logged(recorder: Recorder) -> Iterator[None]:
+    """Takes the SDK's log for this time, so that it does not end up on our stderr."""
+    handler = _Handler(recorder)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [(logger.propagate, logger.level) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = False
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, (propagate, level) in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.propagate = propagate
+            logger.setLevel(level)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether an exception was raised by our code, or by what that called, and not by the client's."""
+    trace, last = error.__traceback__, ""
+    while trace is not None:
+        name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        last = name if name in _SIDES else last
+        trace = trace.tb_next
+    return last == "harness"
+
+
+def _text(error: BaseException, *, named: bool = False) -> str:
+    """An exception's text as its user sees it, without pydantic's advertisement, cut."""
+    lines = [line for line in str(error).splitlines() if "For further information visit" not in line]
+    code = getattr(error, "code", None)
+    text = "\n".join(lines) + (f" (code {code})" if isinstance(code, int) else "")
+    return f"{type(error).__name__ + ': ' if named else ''}{text}"[:DETAIL_CHARS]
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
