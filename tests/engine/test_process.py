@@ -71,7 +71,7 @@ async def test_a_child_that_ends_a_moment_later_is_no_orphan(start):
 async def test_what_is_left_is_found_by_group_environment_and_descent(start, leave):
     process = start("sh", "-c", f"({leave}) >/dev/null 2>&1 & echo; read line; exit 0")
     os.read(process.pipes[1].fileno(), 1)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while not _running("sleep 300", process.pid):
             await anyio.sleep(0.01)
     how = await ended(process)
@@ -88,7 +88,7 @@ async def test_a_daemon_that_shed_everything_is_told_from_the_daemon_of_another_
         env = {"PATH": "/usr/bin:/bin", "MARK": f"{tmp_path}/{name}/"}
         argv = ("sh", "-c", shed.format(seconds))
         both.append(start_process(argv, cwd=tmp_path, env=env, marker=f"{tmp_path}/{name}/"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         for process in both:
             while not select.select([process.pipes[1]], [], [], 0)[0]:
                 await anyio.sleep(0.01)

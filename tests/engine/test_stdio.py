@@ -99,7 +99,7 @@ async def test_a_line_is_on_record_before_anybody_is_told(start, events):
     stdio = await start("print('one'); import sys; sys.stdin.read()")
     told = asyncio.get_running_loop().create_future()
     stdio.on_line = lambda line: told.set_result([event.get("text") for event in events()][-1])
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         assert await told == "one"
     await stdio.stop()
 
@@ -124,9 +124,9 @@ async def test_what_is_sent_to_a_closed_stdin_is_refused_at_once(start, events):
     stdio = await start("import os, time; os.close(0); print('closed', flush=True); time.sleep(60)")
     told = asyncio.Event()
     stdio.on_line = lambda line: told.set()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await told.wait()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while not any(event["e"] == "diagnostic" for event in events()):
             await asyncio.sleep(0)
     with pytest.raises(PipeClosed):
@@ -140,7 +140,7 @@ async def test_a_server_that_closes_its_stdout_and_lives_on_counts_as_dead(start
     stdio = await start("import os, time; os.close(1); time.sleep(60)")
     dead = asyncio.get_running_loop().create_future()
     stdio.on_dead = dead.set_result
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         assert await dead == "the server closed its stdout"
     assert (await stdio.stop(hurry=True)).ended_by == "term"
 
