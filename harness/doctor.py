@@ -44,6 +44,8 @@ def examine(options: Options) -> tuple[str, int]:
     for label, place in (("state", options.state or options.base), ("temporary", Path(tempfile.gettempdir()))):
         lines.append(f"disk      {_disk(label, place)}")
     code = EXIT_CLEAN
+    if options.projects == (Path(),) and not (options.base / "harness.toml").exists():
+        return "\n".join([*lines, "", "no harness.toml here yet, so nothing is planned"]) + "\n", code
     try:
         paths = [options.base / path for path in options.projects]
         loaded = load(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)

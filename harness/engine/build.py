@@ -277,7 +277,7 @@ async def _run(
     log.write(f"$ {shown}\n".encode())
     log.flush()
     began = log.tell()
-    hint = f"to see it again: cd {shlex.quote(str(cwd))} && {shown}"
+    hint = f"to see it again: mcp-rollcall build --project {shlex.quote(str(cwd))}"
     try:
         with anyio.fail_after(BUILD_TIMEOUT_S):
             code = await run_logged(command, cwd=cwd, env=env, log=log)

@@ -192,7 +192,7 @@ def _take(folders: Iterable[Path], run: Run, out: _Sorted) -> None:
         if record.plan != run.fingerprint:
             other = True
             continue
-        if record.outcome == "not-spoken" or set(run.selected) <= set(record.cases):
+        if record.outcome != "finished" or set(run.selected) <= set(record.cases):  # a failure is never passed over
             partial = folder, record
             break
         partial = partial or (folder, record)

@@ -15,7 +15,6 @@ def only_exemptions(report: Report) -> Report:
     judgement = report.judgement
     kept = dataclasses.replace(
         judgement,
-        coverage=(),
         cases=(),
         lowered=(),
         findings=tuple(item for item in judgement.findings if item.check.startswith("exemption/")),

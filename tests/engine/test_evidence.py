@@ -167,3 +167,26 @@ def test_an_attempt_of_fewer_cases_never_stands_before_a_whole_one(tmp_path):
     part.finish(RunRecord(key=key, plan="f", runtime=None, outcome="finished", cases=("s/one",)))
     assert read_evidence(tmp_path, plan).found[0].folder == str(whole.folder)
     assert read_evidence(tmp_path, plan, chosen={key: part.folder}).found[0].folder == str(part.folder)
+
+
+def test_a_failed_attempt_is_not_passed_over_for_an_older_good_one(tmp_path):
+    """`judge` after a failed build must not say clean."""
+    from harness.engine.evidence import Attempt, read_evidence
+    from harness.model.plan import CaseSpec, Cell, Place, Plan, ProfileSpec, Run, RunKey
+    from harness.model.transcript import RunRecord
+
+    key = RunKey(server="s", backend="none", era="modern", profile="plain")
+    cases = (("s", CaseSpec(id="one", steps=(), place=Place(file="s.toml"))),)
+    run = Run(
+        key=key, roles=(), runtime=None, profile=ProfileSpec(name="plain"), eras_probed=False, cases=cases,
+        selected=("s/one",), fingerprint="f",
+    )  # fmt: skip
+    plan = Plan(
+        projects=(), cells=(Cell(server="s", backend="none", roles=(), runs=(run,)),), exemptions=(), servers=("s",)
+    )
+    Attempt.create(tmp_path, key).finish(
+        RunRecord(key=key, plan="f", runtime=None, outcome="finished", cases=("s/one",))
+    )
+    failed = Attempt.create(tmp_path, key)
+    failed.finish(RunRecord(key=key, plan="f", runtime=None, outcome="failed"))
+    assert read_evidence(tmp_path, plan).found[0].folder == str(failed.folder)
