@@ -265,8 +265,10 @@ def _credentials(registry: str) -> dict[str, str]:
     Raises:
         StackError: They are in a helper that does not work.
     """
+    from docker import auth
+
     config = _client_config()
-    key = "https://index.docker.io/v1/" if registry == "docker.io" else registry
+    key = auth.INDEX_URL if registry == auth.INDEX_NAME else registry
     name = (config.get("credHelpers") or {}).get(key) or config.get("credsStore")
     if name:
         helper = f"docker-credential-{name}"
