@@ -11,6 +11,7 @@ from datetime import date
 from typing import Any
 
 from harness import errors
+from harness.findings.catalogue import see_catalogue
 from harness.findings.client import not_compared, see_client
 from harness.findings.exemptions import judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
@@ -178,6 +179,7 @@ def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
         yield from see_client(view, {item.check for item in (*wire, *lines)})
         yield from see_processes(view)
         yield from see_suites(view, ledger, settings)
+        yield from see_catalogue(view)
     yield from see_listing(ledger, settings)
     yield from see_not_listed(ledger)
     yield from see_unknown(ledger)

@@ -34,13 +34,14 @@ class Listing:
 
     Attributes:
         names: The union of all pages.
-        pages: Answered pages, in order.
+        pages: Answered pages of every walk, in order; `walk` are those of the one walk that the rest is told of.
         problem: Why the listing is not whole, "" if it is; `blamed` is another check that says it already.
         asked: Whether it was asked for at all.
     """
 
     names: frozenset[str]
     pages: tuple[Page, ...]
+    walk: tuple[Page, ...] = ()
     problem: str = ""
     blamed: str = ""
     asked: bool = False
@@ -133,7 +134,15 @@ def listing_of(view: RunView, method: str) -> Listing:
     unfinished = _unfinished(walked, walk, dialogue)
     if unfinished and not problem:
         problem, failed_at = unfinished, walked[-1]
-    return Listing(names=names, pages=tuple(pages), problem=problem, blamed=blamed, asked=True, failed_at=failed_at)
+    return Listing(
+        names=names,
+        pages=tuple(pages),
+        walk=tuple(walked),
+        problem=problem,
+        blamed=blamed,
+        asked=True,
+        failed_at=failed_at,
+    )
 
 
 def _is_lost(walk: Iterable[Exchange]) -> bool:
