@@ -21,6 +21,7 @@ from harness.config.values import (
     texts,
     unknown_placeholders,
 )
+from harness.model.choices import EMBEDDED
 from harness.model.plan import (
     BackendSpec,
     EmbeddedSpec,
@@ -31,10 +32,9 @@ from harness.model.plan import (
     VersionSpec,
 )
 
-__all__ = ["EMBEDDED", "FILE", "Shelf", "read_backend"]
+__all__ = ["FILE", "Shelf", "read_backend"]
 
 FILE = "backend.toml"
-EMBEDDED = "embedded"  # the version of every backend in its process form
 
 
 class Shelf:
