@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from harness import __version__
+from harness import __version__, backends_door
 from harness.errors import ConfigError, HarnessError, Interrupted, StackError, iterate_errors
 
 if TYPE_CHECKING:
@@ -65,12 +65,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _joined(arguments: list[str]) -> list[str]:
-    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`."""
+    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`.
+
+    `backends` alone is `backends list`.
+    """
     match arguments:
         case ["exemptions", "check", *rest]:
             return ["exemptions", *rest]
         case ["exemptions", word, *rest] if word in TOOLS:
             return [f"exemptions {word}", *rest]
+        case ["backends", word, *rest] if not word.startswith("-"):
+            return [f"backends {word}", *rest]
+        case ["backends", *rest]:
+            return ["backends list", *rest]
         case _:
             return arguments
 
@@ -80,6 +87,8 @@ def _fail(error: BaseException) -> int:
     for leaf in iterate_errors(error):
         if isinstance(leaf, HarnessError):
             _say(f"mcp-rollcall: {leaf.message}")
+            if leaf.log:
+                _say("  | " + leaf.log.replace("\n", "\n  | "))
             if leaf.hint:
                 _say(f"  hint: {leaf.hint}")
             code = max(code, leaf.code)
@@ -187,6 +196,8 @@ def _parser() -> argparse.ArgumentParser:
         _today,
         _listing,
     )
+    for name, text, group in backends_door.COMMANDS:
+        add(name, _backends, text, group)
     add("reap", _reap, "remove what dead runs left behind", _dry)
     add("doctor", _doctor, "what is here, and what would run how", _selects, _runtime)
     return parser
@@ -529,6 +540,15 @@ def _check(parsed: argparse.Namespace) -> int:
     for entry in malformed:
         _say(f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: {'; '.join(entry.problems)}")
     return 1 if malformed else 0
+
+
+def _backends(parsed: argparse.Namespace) -> int:
+    from harness.report.progress import wants_color
+
+    tty = _is_tty(sys.stdout)
+    color, width = wants_color(os.environ, tty), _width() if tty else 100
+    with _progress() as log:
+        return backends_door.run(parsed, show=_print, progress=log, color=color, width=width)
 
 
 def _reap(parsed: argparse.Namespace) -> int:

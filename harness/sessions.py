@@ -60,7 +60,7 @@ def register(
     default: Sequence[str] = (),
     install: Sequence[str] = (),
 ) -> None:
-    """Registers the sessions build, integration, run, judge, exemptions, reap and doctor.
+    """Registers the sessions build, integration, run, judge, exemptions, backends, reap and doctor.
 
     Args:
         projects: Folders with a harness.toml, relative to the noxfile.
@@ -94,6 +94,12 @@ def register(
         "exemptions",
         "The verdict on every entry of the exemption files; `-- prune`, `-- propose` and `-- list` keep them true.",
         ["exemptions", *common, *quick],
+        words_first=True,
+    )
+    add(
+        "backends",
+        "The backends that can be had; `-- show NAME` has everything of one, `-- try NAME` stands it up.",
+        ["backends", *common],
         words_first=True,
     )
     add("reap", "Remove what dead runs left: containers, networks, volumes, processes, folders.", ["reap"])

@@ -59,6 +59,11 @@ class Shelf:
                 if key not in self._read:
                     self._read[key] = read_backend(self._files, folder)
                 return self._read[key]
+        return self.names(root)
+
+    def names(self, root: FilePath) -> list[str]:
+        """The names of all backends that a project can use."""
+        shelves = (root / "backends", *self._catalogue)
         return sorted({file.parent.name for shelf in shelves for file in shelf.glob(f"*/{FILE}")})
 
 
