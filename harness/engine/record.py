@@ -86,6 +86,10 @@ class Recorder:
         """The bytes as they may be kept."""
         return self._masker.bytes(data)
 
+    def masked_json(self, value: Any) -> Any:
+        """A JSON-like value, or a text, as it may be kept. Whatever is cut is cut after this, never before."""
+        return self._masker.json(value)
+
     def _text(self, label: str) -> str:
         """A label, masked and encoded; the same few come again and again."""
         if self._masker.count != self._secrets or len(self._labels) > MAX_LABELS:

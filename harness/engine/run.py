@@ -196,7 +196,7 @@ class _Bench:
         ended = stdio.process.ended.is_set()
         what = describe_code(stdio.process.code or 0)
         ran = f"[{elapsed_ms(stdio.process)} ms from start to {'exit' if ended else 'now'}]"
-        noise, unfinished = stdio.line_count, stdio.unfinished
+        noise, unfinished = stdio.line_count, self.masker.bytes(stdio.unfinished)
         await self.stop(hurry=True)
         if ended:
             message = f"the server ended with {what} before its first answer"

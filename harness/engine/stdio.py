@@ -41,6 +41,7 @@ LINES_LIMIT = 500_000  # of one process in all
 EXIT_DRAIN_S = 0.5  # how long after the exit its last words may take, while somebody holds stdout open
 CLOSED_S = 1.0  # how long a server may live on after it has closed its stdout
 EOF_S = 1.0
+COMMAND_CHARS = 500  # of an orphan's command
 PIPE_BYTES = 1024 * 1024
 
 
@@ -328,9 +329,14 @@ class Stdio:
             ended_by=how.ended_by,
             waited_s=how.waited_s,
             in_flight=in_flight,
-            orphans=how.orphans,
+            orphans=tuple(dataclasses.replace(item, command=self._command(item.command)) for item in how.orphans),
         )
         self.recorder.close()
+
+    def _command(self, command: str) -> str:
+        return self.recorder.masked(command.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")[
+            :COMMAND_CHARS
+        ]
 
 
 async def open_stdio(
