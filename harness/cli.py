@@ -599,8 +599,13 @@ def _write_reports(options: Options, report: Report, timings: Timings | None) ->
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
         for name, data in files.items():
             fresh = folder / f".{name}.{os.getpid()}"
-            fresh.write_bytes(data)
-            fresh.replace(folder / name)
+            try:
+                fresh.write_bytes(data)
+                fresh.replace(folder / name)
+            except OSError:
+                with suppress(OSError):
+                    fresh.unlink()
+                raise
     except OSError as error:
         _say(f"the reports cannot be written to {folder}: {error.strerror}; choose another place with --out DIR")
     _tell_ci(os.environ, report, files["report.md"].decode("utf-8"))

@@ -6,7 +6,6 @@ Everything that is selected runs, whatever fails; every failure is in the report
 from __future__ import annotations
 
 import dataclasses
-import errno
 import json
 import os
 import shlex
@@ -23,12 +22,12 @@ from anyio import get_cancelled_exc_class
 from harness.config.load import Loaded, load
 from harness.config.plan import Selection, make_plan
 from harness.engine.build import Built, build, state_folder
-from harness.engine.evidence import Attempt, read_evidence, runtime_seen
+from harness.engine.evidence import Attempt, EvidenceLost, read_evidence, runtime_seen
 from harness.engine.mask import Masker
 from harness.engine.run import run_one
 from harness.engine.scope import Scope, open_scope
 from harness.engine.stack import open_stack, prepare_images
-from harness.errors import BuildError, HarnessError, StackError, code_of_kind, iterate_errors
+from harness.errors import BuildError, HarnessError, StackError, code_of_kind, iterate_errors, world_error
 from harness.findings.judge import NotRun, judge
 from harness.model.finding import HarnessFailure, Judgement, Report
 from harness.model.plan import Cell, Plan, ProjectSpec, Run, RunKey, Runtime
@@ -38,7 +37,8 @@ from harness.report.build import make_report
 
 __all__ = ["Options", "Outcome", "Timings", "catalogue", "execute", "judge_evidence", "load_plan", "rerun_line"]
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+
+LOST = "its evidence could not be written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +122,11 @@ class Outcome:
             if failure not in self.recorded_errors:
                 self.recorded_errors.append(failure)
 
+    def lose(self, key: RunKey, error: EvidenceLost) -> None:
+        """Notes a run whose evidence could not be written to its end."""
+        self.not_run[key] = LOST
+        self.add(error, key.server)
+
     def take_what_there_is(self, key: RunKey, attempt: Attempt) -> None:
         """Notes a run that was interrupted: what it recorded until then is evidence."""
         self.not_run.pop(key, None)
@@ -156,8 +161,7 @@ def catalogue() -> tuple[Path, ...]:
 
 def failure_of(error: BaseException, server: str = "", *, traceback: bool = False) -> HarnessFailure:
     """An error as the report has it; one that is none of ours is our own fault, and says so."""
-    if isinstance(error, OSError) and error.errno in _FULL:
-        error = StackError(f"a file could not be written: {error.strerror}: {error.filename}")
+    error = world_error(error)
     if isinstance(error, HarnessError):
         return HarnessFailure(
             kind=error.kind,
@@ -353,7 +357,11 @@ async def _cell(
                 while waiting and untouched:
                     run = waiting.pop(0)
                     outcome.not_run[run.key] = "it was begun and not finished"
-                    attempt = Attempt.create(evidence, run.key)
+                    try:
+                        attempt = Attempt.create(evidence, run.key)
+                    except EvidenceLost:
+                        waiting.insert(0, run)
+                        raise
                     try:
                         record = await run_one(
                             run,
@@ -370,6 +378,9 @@ async def _cell(
                     except get_cancelled_exc_class():
                         outcome.take_what_there_is(run.key, attempt)
                         raise
+                    except EvidenceLost as error:
+                        outcome.lose(run.key, error)
+                        break
                     outcome.take(record, attempt)
                     untouched = record.outcome == "not-spoken"
                     if untouched:  # nor will it be in another profile
@@ -381,7 +392,9 @@ async def _cell(
                             place.finish(again)
                             outcome.take(again, place)
         except Exception as error:
-            outcome.give_up(waiting, error, evidence=evidence, why="its stack could not be stood up")
+            lost = any(isinstance(leaf, EvidenceLost) for leaf in iterate_errors(error))
+            why = LOST if lost else "its stack could not be stood up"
+            outcome.give_up(waiting, error, evidence=evidence, why=why)
             waiting.clear()
 
 

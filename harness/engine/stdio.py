@@ -148,6 +148,7 @@ class Stdio:
         self._stdin: asyncio.WriteTransport | None = None
         self._readers: list[asyncio.ReadTransport] = []
         self._loop = asyncio.get_running_loop()
+        recorder.on_failed = self._unrecorded
 
     async def connect(self) -> None:
         """Attaches the pipes; from now on stdout and stderr are drained."""
@@ -158,6 +159,8 @@ class Stdio:
         self._readers = [errors, out]
         self._stdin, _ = await self._loop.connect_write_pipe(lambda: _Pipe(lambda _: None, self._stdin_lost), stdin)
         self.process.on_end(self._leader_ended)
+        if self.recorder.failed is not None:
+            self._unrecorded()
 
     # --- to the server ------------------------------------------------------------------------------
 
@@ -233,6 +236,11 @@ class Stdio:
         self.recorder.add(Truncated, reason=reason)
         self._readers[1].pause_reading()  # it blocks in its write until it is stopped
         self._die(f"the server was stopped: {reason}")
+
+    def _unrecorded(self) -> None:
+        """Nothing that comes now would be evidence: it ends like a server that is stopped."""
+        if not self._stopping:
+            self._die("the server was stopped: what it says cannot be recorded")
 
     def _stdout_lost(self) -> None:
         self._stdout_end.set()
