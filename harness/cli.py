@@ -363,7 +363,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     interrupted = ""
     with _progress() as log, integration.collecting(outcome):
         progress = _Timed(log, timings)
-        loaded, outcome.plan = integration.load_plan(options)
+        loaded, outcome.plan = integration.load_plan(options, outcome)
         for note in outcome.plan.notes:
             progress.note("mcp-rollcall", note)
 
@@ -421,7 +421,7 @@ def _judge(parsed: argparse.Namespace) -> int:
     outcome = integration.Outcome(traceback=parsed.traceback)
     _remove_old_reports(options)
     with integration.collecting(outcome):
-        _, outcome.plan = integration.load_plan_for_judging(options)
+        _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     return _judged(parsed, options, outcome, None, today=options.today or datetime.now(UTC).date())
 
 
@@ -438,7 +438,7 @@ def _exemptions(parsed: argparse.Namespace) -> int:
     outcome = integration.Outcome()
     today = options.today or datetime.now(UTC).date()
     with integration.collecting(outcome):
-        _, outcome.plan = integration.load_plan_for_judging(options)
+        _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     report = only_exemptions(_report(options, outcome, today=today))
     _print(_formatted(report, parsed.format))
     return report.exit

@@ -19,7 +19,7 @@ from traceback import format_exception
 
 from anyio import get_cancelled_exc_class
 
-from harness.config.load import Loaded, load
+from harness.config.load import Loaded, load, load_healthy
 from harness.config.plan import Selection, make_plan
 from harness.engine.build import Built, build, state_folder
 from harness.engine.evidence import Attempt, EvidenceLost, read_evidence, runtime_seen
@@ -181,30 +181,41 @@ def failure_of(error: BaseException, server: str = "", *, traceback: bool = Fals
     )
 
 
-def load_plan(options: Options, *, runtimes: Mapping[str, Runtime] | None = None) -> tuple[Loaded, Plan]:
+def load_plan(
+    options: Options, outcome: Outcome | None = None, *, runtimes: Mapping[str, Runtime] | None = None
+) -> tuple[Loaded, Plan]:
     """The files and the plan that follows from them and the selection.
 
     Args:
+        outcome: Takes the problems of broken projects, so that the healthy ones among several run; without it they
+            are raised.
         runtimes: As `make_plan` takes them; decided here, by asking the engine, without it.
     Raises:
         ConfigError: Any problem of any file, or of the selection; all at once.
         NothingSelected: No run is planned.
         StackError: Docker was asked for and is not there.
     """
-    loaded = load(
-        [options.base / path for path in options.projects],
-        base=options.base,
-        catalogue=catalogue(),
-        exemptions_beside=options.base,
-    )
+    loaded = _load(options, outcome)
     notes: tuple[str, ...] = ()
     if runtimes is None:
         runtimes, notes = choose_runtimes(options, loaded)
     return loaded, make_plan(loaded, selection=_selection(options, loaded), runtimes=runtimes, notes=notes)
 
 
+def _load(options: Options, outcome: Outcome | None) -> Loaded:
+    paths = [options.base / path for path in options.projects]
+    if outcome is None:
+        return load(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)
+    loaded, problems = load_healthy(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)
+    if problems is not None:
+        if options.servers and set(options.servers) <= set(loaded.broken):
+            raise problems
+        outcome.add(problems)
+    return loaded
+
+
 def _selection(options: Options, loaded: Loaded) -> Selection:
-    servers = options.servers
+    servers = tuple(name for name in options.servers if name not in loaded.broken)
     if not servers and not options.everything:
         known = {project.server.name for project in loaded.projects}
         servers = tuple(name for name in options.default_servers if name in known)
@@ -444,14 +455,9 @@ def runtimes_of_evidence(options: Options, loaded: Loaded) -> dict[str, Runtime]
     }
 
 
-def load_plan_for_judging(options: Options) -> tuple[Loaded, Plan]:
+def load_plan_for_judging(options: Options, outcome: Outcome | None = None) -> tuple[Loaded, Plan]:
     """As `load_plan`, but the evidence says which runtime is judged; no engine is asked."""
-    loaded = load(
-        [options.base / path for path in options.projects],
-        base=options.base,
-        catalogue=catalogue(),
-        exemptions_beside=options.base,
-    )
+    loaded = _load(options, outcome)
     return loaded, plan_for_judging(options, loaded, runtimes_of_evidence(options, loaded))
 
 

@@ -77,7 +77,7 @@ def statuses(done):
 
 
 def in_namespace(script):
-    """Words that run a command after a script, as root of a mount namespace of its own; skips where that is forbidden."""
+    """Words that run a command after a script, in a mount namespace of its own; skips where that is forbidden."""
     words = ("unshare", "--map-root-user", "--mount", "sh", "-ec")
     if subprocess.run([*words, "mount -t tmpfs none /mnt"], capture_output=True).returncode != 0:
         pytest.skip("mount namespaces are not to be had here")
@@ -115,3 +115,46 @@ def test_a_disk_without_space_keeps_what_was_recorded_and_the_record_of_it(two):
     assert full.report["findings"] == []
     again = two.run("judge", *BOTH, "--evidence", "kept")
     assert (again.code, statuses(again)) == (5, statuses(full))
+
+
+BROKEN = {
+    "a syntax error": "[server\n",
+    "an unknown key": harness_toml("third").replace("eras =", "ears ="),
+    "no suites": harness_toml("third").replace('"suite.toml"', '"nowhere.toml"'),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_project_whose_files_are_broken_does_not_stop_the_others(two, how):
+    two.write(
+        {
+            "third/harness.toml": BROKEN[how],
+            "third/suite.toml": ECHO_SUITE,
+            "fourth/harness.toml": "schema = 1\nsrever = 1\n",
+            "first/suite.toml": ECHO_SUITE,
+            "exemptions.toml": "schema = 1\n" + EXEMPT,
+        }
+    )
+    all_four = ("--project", "third", *BOTH, "--project", "fourth")
+    done = two.run("integration", *all_four)
+    assert (done.code, done.report["verdict"]) == (2, "error"), done.stderr
+    (error,) = done.report["errors"]
+    assert error["kind"] == "config"
+    assert "third/harness.toml" in error["message"]  # all problems of all files, at once
+    assert "fourth/harness.toml" in error["message"]
+    assert [(case["server"], case["status"]) for case in done.report["cases"]] == [
+        ("first", "passed"),
+        ("second", "passed"),
+    ]
+    assert done.report["findings"] == []  # the entries of the broken server are not stale
+    again = two.run("judge", *all_four)
+    assert (again.code, again.report) == (2, done.report)
+    chosen = two.run("integration", *all_four, "--server", "second")
+    assert (chosen.code, len(chosen.report["ran"])) == (2, 1)
+
+
+def test_a_broken_project_that_is_the_only_one_selected_is_its_problems_and_nothing_else(two):
+    two.write({"third/harness.toml": BROKEN["an unknown key"], "third/suite.toml": ECHO_SUITE})
+    done = two.run("integration", *BOTH, "--project", "third", "--server", "third")
+    assert (done.code, done.report["ran"]) == (2, [])
+    assert len(done.report["errors"]) == 1
