@@ -374,7 +374,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     interrupted = ""
     with _progress() as log, integration.collecting(outcome):
         progress = _Timed(log, timings)
-        loaded, outcome.plan = integration.load_plan(options)
+        loaded, outcome.plan = integration.load_plan(options, outcome)
         for note in outcome.plan.notes:
             progress.note("mcp-rollcall", note)
 
@@ -432,7 +432,7 @@ def _judge(parsed: argparse.Namespace) -> int:
     outcome = integration.Outcome(traceback=parsed.traceback)
     _remove_old_reports(options)
     with integration.collecting(outcome):
-        _, outcome.plan = integration.load_plan_for_judging(options)
+        _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     return _judged(parsed, options, outcome, None, today=options.today or datetime.now(UTC).date())
 
 
@@ -449,7 +449,7 @@ def _exemptions(parsed: argparse.Namespace) -> int:
     outcome = integration.Outcome()
     today = options.today or datetime.now(UTC).date()
     with integration.collecting(outcome):
-        _, outcome.plan = integration.load_plan_for_judging(options)
+        _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     report = only_exemptions(_report(options, outcome, today=today))
     _print(_formatted(report, parsed.format))
     return report.exit
@@ -619,8 +619,13 @@ def _write_reports(options: Options, report: Report, timings: Timings | None) ->
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
         for name, data in files.items():
             fresh = folder / f".{name}.{os.getpid()}"
-            fresh.write_bytes(data)
-            fresh.replace(folder / name)
+            try:
+                fresh.write_bytes(data)
+                fresh.replace(folder / name)
+            except OSError:
+                with suppress(OSError):
+                    fresh.unlink()
+                raise
     except OSError as error:
         _say(f"the reports cannot be written to {folder}: {error.strerror}; choose another place with --out DIR")
     _tell_ci(os.environ, report, files["report.md"].decode("utf-8"))

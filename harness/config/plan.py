@@ -132,7 +132,11 @@ def make_plan(
         projects=tuple(project for project in projects if project.server.name in used),
         cells=tuple(cells),
         # the entries of servers that are known and not of this run are somebody else's matter
-        exemptions=tuple(entry for entry in loaded.exemptions if entry.server in used or entry.server not in known),
+        exemptions=tuple(
+            entry
+            for entry in loaded.exemptions
+            if entry.server in used or not (entry.server in known or loaded.nameless)
+        ),
         servers=known,
         partial=left_out,
         notes=tuple(notes),

@@ -282,7 +282,7 @@ async def _run(
         with anyio.fail_after(BUILD_TIMEOUT_S):
             code = await run_logged(command, cwd=cwd, env=env, log=log)
     except TimeoutError:
-        tail = masker.text(last_lines(Path(log.name), began))
+        tail = last_lines(Path(log.name), began, masker=masker)
         raise BuildError(
             f"build command took over {BUILD_TIMEOUT_S:g} s: {shown}", hint=hint, log=tail, server=server
         ) from None
@@ -293,7 +293,7 @@ async def _run(
             server=server,
         ) from error
     if code != 0:
-        tail = masker.text(last_lines(Path(log.name), began))
+        tail = last_lines(Path(log.name), began, masker=masker)
         remedy = _remedy(command, cwd)
         raise BuildError(
             f"build command ended with exit code {code}: {shown}",
@@ -360,12 +360,13 @@ def _alive(group: int) -> bool:
     return True
 
 
-def last_lines(path: Path, offset: int = 0, *, lines: int = LOG_LINES) -> str:
-    """The end of a log from an offset on; of what is cut away, the lines that speak of errors are kept."""
+def last_lines(path: Path, offset: int = 0, *, lines: int = LOG_LINES, masker: Masker | None = None) -> str:
+    """The end of a log from an offset on, masked; of what is cut away, the lines that speak of errors are kept."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(offset, size - LOG_READ_BYTES))
-        all_lines = file.read().decode("utf-8", "replace").splitlines()
+        data = file.read()
+    all_lines = (data if masker is None else masker.bytes(data)).decode("utf-8", "replace").splitlines()
     cut, kept = all_lines[:-lines], all_lines[-lines:]
     reasons = [line for line in cut if _REASON.search(line)][:LOG_REASONS]
     return "\n".join([*reasons, *(["…"] if cut else []), *kept])
