@@ -17,6 +17,7 @@ FILES = {
 }
 COMMANDS = (
     "check",
+    "plan",
     "build",
     "run",
     "integration",

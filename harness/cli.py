@@ -129,6 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--traceback", action="store_true", help="show Python tracebacks of errors")
 
     add("check", _check, "check the files that people write, and list the planned runs", _selects, _runtime)
+    add("plan", _plan, "print the planned runs as commands, or as a matrix for CI", _selects, _runtime, _matrix)
     add("build", _build, "build the servers under test (reused while nothing has changed)", _selects, _runtime, _state)
     add(
         "run",
@@ -239,6 +240,21 @@ def _runtime(sub: argparse.ArgumentParser) -> None:
         choices=("auto", "docker", "process"),
         default=os.environ.get("ROLLCALL_RUNTIME") or "auto",
         help="where backends run: in Docker, as embedded processes, or what is there (default: auto)",
+    )
+
+
+def _matrix(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--by",
+        choices=("cell", "run"),
+        default="cell",
+        help="a job for each server and choice of backends, or for each era and profile of these (default: cell)",
+    )
+    sub.add_argument(
+        "--format",
+        choices=("text", "json", "github", "gitlab"),
+        default="text",
+        help="commands; JSON; the matrix for `fromJSON` of GitHub; a file for `include` of GitLab (default: text)",
     )
 
 
@@ -549,6 +565,13 @@ def _backends(parsed: argparse.Namespace) -> int:
     color, width = wants_color(os.environ, tty), _width() if tty else 100
     with _progress() as log:
         return backends_door.run(parsed, show=_print, progress=log, color=color, width=width)
+
+
+def _plan(parsed: argparse.Namespace) -> int:
+    from harness.matrix import jobs, render
+
+    _print(render(jobs(_options(parsed), by=parsed.by), parsed.format))
+    return 0
 
 
 def _reap(parsed: argparse.Namespace) -> int:

@@ -60,7 +60,7 @@ def register(
     default: Sequence[str] = (),
     install: Sequence[str] = (),
 ) -> None:
-    """Registers the sessions build, integration, run, judge, exemptions, backends, reap and doctor.
+    """Registers the sessions build, integration, plan, run, judge, exemptions, backends, reap and doctor.
 
     Args:
         projects: Folders with a harness.toml, relative to the noxfile.
@@ -87,6 +87,11 @@ def register(
         "integration",
         "Build, stand up backends, drive every tool, judge: the whole thing and the verdict.",
         ["integration", *common, *quick],
+    )
+    add(
+        "plan",
+        "Print the planned runs as commands; `-- --format github` or `gitlab`: as a matrix for CI.",
+        ["plan", *common],
     )
     _register_run(projects, common, install, where)
     add("judge", "Judge the recorded evidence again; needs neither Docker nor server.", ["judge", *common, *quick])
