@@ -43,7 +43,7 @@ def main() -> int:
         for table in part.run(rounds=rounds, quick=options.quick, **more):
             text += "\n" + table.markdown()
             print("\n" + table.markdown(), flush=True)
-            failed |= getattr(table, "failed", False)
+            failed |= table.failed
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     folder = ROOT / ".rollcall"
     folder.mkdir(exist_ok=True)

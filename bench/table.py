@@ -19,6 +19,7 @@ class Table:
         about: What was done, in a sentence or two.
         head: Of the columns.
         rows: As many cells each.
+        failed: Something is wrong that is no matter of time.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Table:
     about: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    failed: bool = False
 
     def markdown(self) -> str:
         """Heading, sentence and table; the columns are as wide as they must be."""
