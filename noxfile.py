@@ -52,4 +52,19 @@ def tests(session: nox.Session) -> None:
     )
 
 
+@nox.session(reuse_venv=True)
+def bench(session: nox.Session) -> None:
+    """Speed and memory beside others, as a Markdown table; `-- --quick`, `-- --only lines`, `-- --only cycles`."""
+    session.install("-e", ".")
+    session.run(
+        "python",
+        "-m",
+        "bench",
+        *session.posargs,
+        env={"NOX_SCRIPT_MODE": None},
+        interrupt_timeout=60.0,
+        terminate_timeout=30.0,
+    )
+
+
 PROJECT = nox.project.load_toml(HERE / "pyproject.toml")

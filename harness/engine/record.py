@@ -89,7 +89,7 @@ class Recorder:
         self, body: bytes, at: int, end: str = "lf", in_flight: tuple[str, ...] = (), after: str | None = None
     ) -> None:
         """A line that came from the server; `body` is without its newline and is masked here."""
-        labels = ",".join([self._text(label) for label in in_flight])
+        labels = ",".join(self._texts(in_flight))
         parts = [f'"at":{at},"end":"{end}","in_flight":[{labels}]', self._body(body)]
         if after is not None:
             parts.append(f'"after":{self._text(after)}')
@@ -102,6 +102,13 @@ class Recorder:
     def masked_json(self, value: Any) -> Any:
         """A JSON-like value, or a text, as it may be kept. Whatever is cut is cut after this, never before."""
         return self._masker.json(value)
+
+    def _texts(self, labels: tuple[str, ...]) -> list[str]:
+        """As many labels as there are calls under way, for every line that comes."""
+        if self._masker.count == self._secrets:
+            with suppress(KeyError):
+                return [self._labels[label] for label in labels]
+        return [self._text(label) for label in labels]
 
     def _text(self, label: str) -> str:
         """A label, masked and encoded; the same few come again and again."""
