@@ -1,8 +1,8 @@
 """Starts and stops of a real server with its stack, every fifth killed in the middle, and what is left of them.
 
 Four of five run in one process, one after the other, so that a descriptor or a thread that is forgotten can be seen.
-The others are commands of their own that get SIGKILL, or SIGTERM, at a random moment; after a SIGKILL comes `reap`. What bears
-our mark is counted before, after each killed one, and at the end: it must be what it was.
+The others are commands of their own that get SIGKILL, or SIGTERM, at a random moment; after a SIGKILL comes `reap`.
+What bears our mark is counted before, after each killed one, and at the end: it must be what it was.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ class _Cycles:
         where = "in Docker" if self.docker else f"embedded, because Docker cannot be used: {self.cause}"
         about = (
             f"{self.number} starts and stops of a server and its stack ({where}), {s:.1f} s each; {self.killed} "
-            "of them were killed in the middle. What was there before, the most that there was after a killed one and its "
-            "clean-up, and what there is at the end."
+            "of them were killed in the middle. What was there before, the most that there was after a killed one and "
+            "its clean-up, and what there is at the end."
         )
         rows = tuple((key, str(before[key]), str(most[key]), str(after[key])) for key in before)
         return Table(

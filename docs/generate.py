@@ -126,8 +126,8 @@ def backends() -> str:
         "# The shipped backends\n",
         NOTE,
         '`use = "NAME"` in a role of harness.toml takes one of these, unless the repository has a `backends/NAME/`\n'
-        "of its own. A server is told their outputs as `${backend.<role>.<output>}`.\n`mcp-rollcall backends show NAME` "
-        "has the rest, and `mcp-rollcall backends try NAME` stands one up.\n",
+        "of its own. A server is told their outputs as `${backend.<role>.<output>}`.\n"
+        "`mcp-rollcall backends show NAME` has the rest, and `mcp-rollcall backends try NAME` stands one up.\n",
     ]
     for file in sorted((ROOT / "backends").glob("*/backend.toml")):
         spec = load_backend(file.parent, base=ROOT)
