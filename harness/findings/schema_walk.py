@@ -165,7 +165,7 @@ class Walk:
         return self._targets.get(node.number)
 
     def follow(self, node: Node) -> Node:
-        """The schema at the end of a chain of local references; the node itself where it has none, or where none ends."""
+        """The schema at the end of a chain of local references; the node itself where it has none."""
         seen: set[int] = set()
         while (ref := self._targets.get(node.number)) is not None and ref.target is not None:
             if node.number in seen:
@@ -290,7 +290,8 @@ def _visit(out: Walk, root: Node, known: dict[int, Node], names: _Names, max_lev
         node = stack.pop()
         schema = node.schema
         if isinstance(schema, Mapping | list):
-            if id(schema) in known:
+            earlier = known.get(id(schema))
+            if earlier is not None and (node is root or earlier.keyword in REFERENCES):
                 continue
             if node.depth > max_levels:
                 out.too_deep = out.too_deep if out.too_deep is not None else node.pointer
@@ -302,7 +303,7 @@ def _visit(out: Walk, root: Node, known: dict[int, Node], names: _Names, max_lev
         out.nodes.append(node)
         if not isinstance(schema, Mapping):
             continue
-        known[id(schema)] = node
+        known.setdefault(id(schema), node)
         names.read(node, out.dialect)
         if not schema.keys().isdisjoint(_POSITIONS):
             stack.extend(reversed(list(_children(node, schema))))
