@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 __all__ = ["MAX_PATTERN", "PatternFacts", "scan"]
 
-MAX_PATTERN = 100_000  # characters that are looked at
+MAX_PATTERN = 20_000  # characters that are looked at
 
 _LOOK = {"(?=": "a lookahead", "(?!": "a lookahead", "(?<=": "a lookbehind", "(?<!": "a lookbehind"}
 _FOREIGN_ESCAPES = {
@@ -100,7 +100,7 @@ class _Scan:
         if not following:
             self.note("broken", "it ends in a lone backslash")
         elif following in "pP" and self.text[self.at + 2 : self.at + 3] == "{":
-            end = self.text.find("}", self.at)
+            end = self.text.find("}", self.at, self.at + 64)
             self.note("unicode", self.text[self.at : end + 1] if end > 0 else quote)
         elif not in_class and following.isascii() and following.isdigit() and following != "0":
             self.note("back", quote)
@@ -125,7 +125,7 @@ class _Scan:
                 self.escape(in_class=True)
                 continue
             if char == "[" and self.text[self.at + 1 : self.at + 2] == ":":
-                end = self.text.find(":]", self.at)
+                end = self.text.find(":]", self.at, self.at + 16)
                 if end > 0:
                     about = "a POSIX class; in ECMA-262 the characters themselves"
                     self.note("foreign", self.text[self.at : end + 2], about)

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from harness.findings.patterns import scan
 from harness.findings.portable_words import KINDS, Library, library_of
 from harness.findings.remark import Remark
-from harness.findings.schema_walk import REFERENCES, Node, Ref, Walk, walk
-from harness.model.catalogue import Catalogue, ToolDef
+from harness.findings.schema_walk import REFERENCES, Node, Ref, Walk
+from harness.model.catalogue import ToolDef
 from harness.model.finding import Severity
 
 __all__ = ["MAX_INLINED", "MAX_PLACES", "TYPES", "check_portability", "quote_json"]
@@ -145,22 +145,12 @@ class Hit:
         return self.node.pointer + (f"/{self.keyword}" if self.keyword else "")
 
 
-def check_portability(catalogue: Catalogue) -> Iterator[Remark]:
-    """What some clients refuse or strip of the schemas of a catalogue's tools."""
-    for tool in catalogue.tools:
-        yield from _schema_remarks(tool, "inputSchema")
-        yield from _schema_remarks(tool, "outputSchema")
-
-
-def _schema_remarks(tool: ToolDef, where: Literal["inputSchema", "outputSchema"]) -> Iterator[Remark]:
-    schema = tool.definition.get(where)
-    if not isinstance(schema, Mapping | bool):
-        return  # absent, or no schema at all: that is said elsewhere
-    seen = walk(schema)
+def check_portability(tool: ToolDef, where: Literal["inputSchema", "outputSchema"], seen: Walk) -> Iterator[Remark]:
+    """What some clients refuse or strip of one schema."""
     if seen.too_large:
-        return  # which part was visited hangs on the order of keys; that nothing was judged is said elsewhere
+        return  # not judged, which is said elsewhere
     hits = _of_arguments(seen) if where == "inputSchema" else _of_output(seen)
-    yield from _in_words(hits, tool, where, library_of(schema))
+    yield from _in_words(hits, tool, where, library_of(seen.root.schema))
 
 
 def _in_words(

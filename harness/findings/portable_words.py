@@ -295,7 +295,7 @@ KINDS: Mapping[str, Kind] = {
         "not strip it",
         instead="Say it in the description, or with a pattern, and check in the tool",
         zod='z.string().describe("a URL") instead of z.url(), z.email() and their kin',
-        pydantic="str with a description instead of AnyUrl, EmailStr, UUID, date and their kin",
+        pydantic="str with a description instead of AnyUrl, EmailStr, UUID, date, bytes and their kin",
     ),
     "required-unknown": Kind(
         check="portability/required-unknown",

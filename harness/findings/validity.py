@@ -20,21 +20,18 @@ from harness.findings.schema_walk import (
     LISTS,
     MAPS,
     MAX_LEVELS,
-    MAX_NODES,
+    MAX_NESTING,
     REFERENCES,
     SINGLES,
     Node,
     Walk,
     escape,
-    walk,
 )
 from harness.model.catalogue import Catalogue, ToolDef
 
-__all__ = ["DEFAULT_SINCE", "MAX_BYTES", "MAX_NESTING", "MAX_VIOLATIONS", "check_validity"]
+__all__ = ["DEFAULT_SINCE", "MAX_VIOLATIONS", "Where", "check_validity", "is_strict", "no_schema"]
 
 DEFAULT_SINCE = "2025-11-25"  # the first revision that says which dialect a schema without `$schema` is
-MAX_BYTES = 1_000_000  # characters of one schema, about
-MAX_NESTING = 2 * MAX_LEVELS  # JSON values inside one another: a schema in a keyword is two
 MAX_VIOLATIONS = 50  # that are listed of one schema
 _MAX_SUSPECTS = 200  # schemas that are put to the meta-schema
 _CLASSES = {
@@ -75,19 +72,31 @@ Where = Literal["inputSchema", "outputSchema"]
 Wrong = tuple[str, Any, str]  # pointer below the schema, what stands there, what should
 
 
-def check_validity(catalogue: Catalogue) -> Iterator[Remark]:
-    """What of a catalogue's schemas is no schema, or more than anybody can read."""
-    strict = catalogue.era == "modern" or catalogue.protocol >= DEFAULT_SINCE
-    for tool in catalogue.tools:
-        if not isinstance(tool.definition.get("inputSchema"), Mapping):
-            yield _no_schema(tool)
-        for where in ("inputSchema", "outputSchema"):
-            schema = tool.definition.get(where)
-            if isinstance(schema, Mapping):
-                yield from _check_schema(tool, where, schema, strict=strict)
+def is_strict(catalogue: Catalogue) -> bool:
+    """Whether the revision in force says which dialect a schema without `$schema` is."""
+    return catalogue.era == "modern" or catalogue.protocol >= DEFAULT_SINCE
 
 
-def _no_schema(tool: ToolDef) -> Remark:
+def check_validity(tool: ToolDef, where: Where, seen: Walk, *, strict: bool) -> Iterator[Remark]:
+    """What of one schema is no schema, or more than anybody can read."""
+    if not isinstance(seen.root.schema, Mapping):
+        if where == "inputSchema":
+            yield no_schema(tool)
+        return  # the root of an output schema is another check's
+    if seen.nesting > MAX_NESTING:
+        yield _too_deep(tool, where, f"more than {MAX_NESTING} levels of JSON")
+    elif seen.too_deep is not None:
+        yield _too_deep(tool, where, f"more than {MAX_LEVELS} schemas inside one another")
+    if seen.too_large:
+        yield _too_large(tool, where, seen.too_large)
+        return
+    yield from _check_patterns(tool, where, seen)
+    if seen.dialect != "unknown":
+        yield from _check_meta(tool, where, seen, strict=strict)
+
+
+def no_schema(tool: ToolDef) -> Remark:
+    """The remark on a tool whose input schema is absent, or no object."""
     present = "inputSchema" in tool.definition
     value = tool.definition.get("inputSchema")
     said = f"inputSchema is {quote_json(value)}" if present else "there is no inputSchema"
@@ -106,47 +115,6 @@ def _no_schema(tool: ToolDef) -> Remark:
         ),
         evidence={"clients": ["mcp-typescript-sdk", "mcp-python-sdk"]},
     )
-
-
-def _check_schema(tool: ToolDef, where: Where, schema: Mapping[str, Any], *, strict: bool) -> Iterator[Remark]:
-    nesting, size = _measure(schema)
-    if nesting > MAX_NESTING:
-        yield _too_deep(tool, where, f"{nesting:,} levels of JSON")
-    if size > MAX_BYTES:
-        yield _too_large(tool, where, f"about {size:,} characters")
-    seen = walk(schema)
-    if seen.too_large:
-        yield _too_large(tool, where, f"more than {MAX_NODES:,} schemas")
-        return
-    if seen.too_deep is not None and nesting <= MAX_NESTING:
-        yield _too_deep(tool, where, f"more than {MAX_LEVELS} schemas inside one another")
-    yield from _check_patterns(tool, where, seen)
-    if seen.dialect != "unknown":
-        yield from _check_meta(tool, where, seen, strict=strict)
-
-
-def _measure(schema: Any) -> tuple[int, int]:
-    """How deeply a JSON value is nested, and about how many characters it takes."""
-    deepest = size = 0
-    stack: list[tuple[Any, int]] = [(schema, 0)]
-    while stack:
-        value, depth = stack.pop()
-        if isinstance(value, str):
-            size += len(value) + 4
-        elif isinstance(value, Mapping):
-            if depth > deepest:
-                deepest = depth
-            for key, item in value.items():
-                size += len(key) + 4
-                stack.append((item, depth + 1))
-        elif isinstance(value, list):
-            if depth > deepest:
-                deepest = depth
-            size += 2 * len(value)
-            stack.extend([(item, depth + 1) for item in value])
-        else:
-            size += 4
-    return deepest, size
 
 
 def _too_deep(tool: ToolDef, where: Where, how: str) -> Remark:
@@ -175,11 +143,10 @@ def _too_large(tool: ToolDef, where: Where, how: str) -> Remark:
         pointer="",
         kind="a schema that is too large",
         message=(
-            f"a schema that is too large: {where} has {how}. "
-            + (f"It was not judged: the limit is {MAX_NODES:,}. " if "schemas" in how else "")
-            + "No model's context takes it. Describe the arguments that a model fills in, and no more."
+            f"a schema that is too large: {where} has {how}, and was not judged. No model's context takes it. Describe "
+            "the arguments that a model fills in, and no more."
         ),
-        evidence={"limit": MAX_NODES if "schemas" in how else MAX_BYTES},
+        evidence={"limit": how},
     )
 
 
