@@ -310,30 +310,26 @@ def _start_cause(view: RunView) -> str:
 
 
 def _lower(findings: Iterable[Finding], plan: Plan) -> tuple[list[Finding], tuple[Lowered, ...]]:
-    """Findings with `[checks]` applied, and every family that was lowered with what that did.
+    """Findings with `[checks]` applied, and every family and check that was lowered with what that did.
 
     A family that is off by default is not lowered where it is off, and neither where it is asked for.
     """
-    levels = {
-        (project.server.name, item.family): item
-        for project in plan.projects
-        for item in project.checks.lowered
-        if item.family not in _NEVER_LOWERED
-    }
-    counts = dict.fromkeys(levels, 0)
+    settings = {project.server.name: project.checks for project in plan.projects}
+    counts: dict[tuple[str, str], int] = {}
     out = []
     for finding in findings:
-        key = (finding.server, family_of(finding.check))
-        lowered = levels.get(key)
-        if lowered is None and family_of(finding.check) in OFF_BY_DEFAULT:
+        family, checks = family_of(finding.check), settings.get(finding.server)
+        spec = checks.spec_of(finding.check) if checks is not None and family not in _NEVER_LOWERED else None
+        if spec is None:
+            if family not in OFF_BY_DEFAULT:
+                out.append(finding)
             continue
-        if lowered is None or lowered.to == "error":
+        key = (finding.server, spec.family)
+        counts[key] = counts.get(key, 0) + (spec.to == "off" or (spec.to == "warning" and finding.severity == "error"))
+        if spec.to == "warning" or (spec.to == "error" and "/" in spec.family):
+            out.append(replace(finding, severity=spec.to))
+        elif spec.to == "error":
             out.append(finding)
-        elif lowered.to == "off":
-            counts[key] += 1
-        else:
-            counts[key] += finding.severity == "error"
-            out.append(replace(finding, severity="warning"))
     return out, tuple(
         Lowered(
             family=item.family,
@@ -341,10 +337,11 @@ def _lower(findings: Iterable[Finding], plan: Plan) -> tuple[list[Finding], tupl
             to=item.to,
             file=item.place.file,
             line=item.place.line,
-            findings=counts[server, item.family],
+            findings=counts.get((server, item.family), 0),
         )
-        for (server, family), item in sorted(levels.items())
-        if family not in OFF_BY_DEFAULT
+        for server, checks in sorted(settings.items())
+        for item in sorted(checks.lowered, key=lambda item: item.family)
+        if item.to != "error" and family_of(item.family) not in (*_NEVER_LOWERED, *OFF_BY_DEFAULT)
     )
 
 
