@@ -390,7 +390,10 @@ def _check_problems(document: Document) -> Iterator[Problem]:
         if key in CHECKS:
             yield document.problem(("checks", key), f"{quoted(key)} has no level of its own; it always counts")
         else:
-            yield document.problem(("checks", key), f"there is no check {quoted(key)}", did_you_mean(key, known))
+            siblings = [check for check in known if family_of(check) == family_of(key)]
+            yield document.problem(
+                ("checks", key), f"there is no check {quoted(key)}", did_you_mean(key, siblings or known)
+            )
 
 
 def _checks(document: Document) -> CheckSettings:
