@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.findings.ledger import LISTS, Listing, listing_of
 from harness.findings.names import check_names
+from harness.findings.output_schema import check_output_schemas
 from harness.findings.remark import Remark
 from harness.findings.schemas import check_schemas
 from harness.findings.seen import Seen
@@ -15,10 +16,11 @@ from harness.model.catalogue import Catalogue, ToolDef
 
 __all__ = ["CHECKERS", "catalogue_of", "remarks_of", "see_catalogue"]
 
-CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = (
+CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = (  # each: what one subject says of a catalogue
+    check_output_schemas,
     check_schemas,
     check_names,
-)  # each: what one subject says of a catalogue
+)
 
 
 def remarks_of(catalogue: Catalogue) -> Iterator[Remark]:
