@@ -6,14 +6,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from harness.findings.ledger import LISTS, Listing, listing_of
+from harness.findings.names import check_names
+from harness.findings.output_schema import check_output_schemas
 from harness.findings.remark import Remark
+from harness.findings.schemas import check_schemas
 from harness.findings.seen import Seen
 from harness.findings.steps import RunView
 from harness.model.catalogue import Catalogue, ToolDef
 
 __all__ = ["CHECKERS", "catalogue_of", "remarks_of", "see_catalogue"]
 
-CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = ()  # each: what one subject says of a catalogue
+CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = (  # each: what one subject says of a catalogue
+    check_output_schemas,
+    check_schemas,
+    check_names,
+)
 
 
 def remarks_of(catalogue: Catalogue) -> Iterator[Remark]:
