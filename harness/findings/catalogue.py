@@ -10,12 +10,14 @@ from harness.findings.output_schema import check_output_schemas
 from harness.findings.remark import Remark
 from harness.findings.seen import Seen
 from harness.findings.steps import RunView
+from harness.findings.strict import check_strict
 from harness.model.catalogue import Catalogue, ToolDef
 
 __all__ = ["CHECKERS", "catalogue_of", "remarks_of", "see_catalogue"]
 
 CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = (  # each: what one subject says of a catalogue
     check_output_schemas,
+    check_strict,
 )
 
 
