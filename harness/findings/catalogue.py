@@ -12,6 +12,7 @@ from harness.findings.remark import Remark
 from harness.findings.schemas import check_schemas
 from harness.findings.seen import Seen
 from harness.findings.steps import RunView
+from harness.findings.strict import check_strict
 from harness.model.catalogue import Catalogue, ToolDef
 
 __all__ = ["CHECKERS", "catalogue_of", "remarks_of", "see_catalogue"]
@@ -20,6 +21,7 @@ CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = (  # each: what 
     check_output_schemas,
     check_schemas,
     check_names,
+    check_strict,
 )
 
 

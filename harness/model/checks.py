@@ -125,6 +125,24 @@ _ALL = (
     CheckSpec(id="strict/unknown-tool-is-error", severity="error", source="MCP server/tools#error-handling",
               fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list was answered with an "
                     "isError result instead of a JSON-RPC error."),
+    # what input schemas leave open; all of it off by default
+    CheckSpec(id="strict/additional-properties", severity="error", source="ours",
+              fires="An object with parameters, or the arguments as a whole, without `additionalProperties: false`."),
+    CheckSpec(id="strict/required", severity="warning", source="ours",
+              fires="A parameter that is neither required nor has a default nor takes null."),
+    CheckSpec(id="strict/bounded-strings", severity="warning", source="ours",
+              fires="A string without maxLength, enum, const, pattern or format."),
+    CheckSpec(id="strict/bounded-numbers", severity="warning", source="ours",
+              fires="A number without both a minimum and a maximum, and without enum or const."),
+    CheckSpec(id="strict/bounded-arrays", severity="warning", source="ours",
+              fires="An array without maxItems."),
+    CheckSpec(id="strict/enum-in-prose", severity="warning", source="ours",
+              fires="A string whose description names its few values, where there is no enum."),
+    CheckSpec(id="strict/descriptions", severity="error", source="ours",
+              fires="A tool or a parameter without a description."),
+    CheckSpec(id="strict/page-limit", severity="warning", source="ours",
+              fires="A tool that by its name lists things, without a parameter that limits how many, or with one that "
+                    "has no maximum."),
     # what tools give
     CheckSpec(id="output-schema/missing", severity="error", exempt="output-schema", subject="tool", source="ours",
               fires="A tool that declares no output schema, in a revision that has them (2025-06-18 on). A server none "

@@ -225,7 +225,7 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
 
 
 def test_every_fixture_server_is_driven():
-    known = {path.stem for path in SERVERS.glob("*.py")} - {"raw"}
+    known = {path.stem for path in SERVERS.glob("*.py")} - {"raw", "open_inputs"}
     driven = {*TABLE, *(name.partition(" ")[0] for name in MODERN)}
     assert known - driven <= {"input_loop", "malformed_unanswered"}
 
@@ -267,6 +267,36 @@ def test_the_good_server_is_silent_in_the_modern_era_too(t, tmp_path):
     judgement = drive("good", cases, tmp_path, era="modern", profile=profile)
     assert [item.check for item in judgement.findings] == ["exercised/refused-only"] * 2, show(judgement)
     assert judgement.ran[0].protocol == "2026-07-28"
+
+
+def test_what_input_schemas_leave_open_is_told_only_where_it_is_asked_for(t, tmp_path):
+    tools = [one(name) for name in ("undescribed", "loose", "fine", "list_all", "search_some")]
+    judgement = drive("open_inputs", tools, tmp_path)
+    assert judgement.findings == (), show(judgement)
+    (tmp_path / "all").mkdir()
+    judgement = drive("open_inputs", tools, tmp_path / "all", checks=[("strict", "error")])
+    assert {(item.check.removeprefix("strict/"), item.tool): item.severity for item in judgement.findings} == {
+        ("additional-properties", "loose"): "error",
+        ("bounded-arrays", "loose"): "warning",
+        ("bounded-numbers", "loose"): "warning",
+        ("bounded-numbers", "search_some"): "warning",
+        ("bounded-strings", "loose"): "warning",
+        ("descriptions", "undescribed"): "error",
+        ("descriptions", "loose"): "error",
+        ("enum-in-prose", "loose"): "warning",
+        ("page-limit", "list_all"): "warning",
+        ("page-limit", "search_some"): "warning",
+        ("required", "loose"): "warning",
+    }
+    (tmp_path / "one").mkdir()
+    judgement = drive("open_inputs", tools, tmp_path / "one", checks=[("strict/page-limit", "error")])
+    assert {item.severity for item in judgement.findings} == {"error"}
+    assert {item.check for item in judgement.findings} == {"strict/page-limit"}
+
+
+def test_the_good_server_leaves_nothing_open(t, tmp_path):
+    judgement = drive("good", GOOD, tmp_path, checks=[("strict", "error")])
+    assert sorted(item.check for item in judgement.findings) == REFUSED, show(judgement)
 
 
 def test_a_server_that_asks_for_ever_fails_its_step(t, tmp_path):
