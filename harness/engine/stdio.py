@@ -41,7 +41,8 @@ LINES_LIMIT = 500_000  # of one process in all
 EXIT_DRAIN_S = 0.5  # how long after the exit its last words may take, while somebody holds stdout open
 CLOSED_S = 1.0  # how long a server may live on after it has closed its stdout
 EOF_S = 1.0
-STILL_S = 0.5  # what moved so short a time ago is moving: bytes that come, or that are being read
+STILL_S = 0.2  # bytes that came so short a time ago are still coming
+READING_S = 0.5  # and what was read so short a time ago is still being read
 SAMPLE_S = 0.1
 COMMAND_CHARS = 500  # of an orphan's command
 PIPE_BYTES = 1024 * 1024
@@ -198,7 +199,7 @@ class Stdio:
     @property
     def reading(self) -> bool:
         """Whether the server reads what waits for it, however slowly."""
-        return time.monotonic() - self._read_at < STILL_S
+        return time.monotonic() - self._read_at < READING_S
 
     @property
     def coming(self) -> bool:
