@@ -43,6 +43,10 @@ TERM_S = 3.0
 KILL_S = 5.0
 ORPHAN_GRACE_S = 0.5  # a child that ends a moment after its parent is no orphan
 POLL_S = 0.03
+QUIET_LOOKS = 3  # so often in a row nothing was there, before something that vanishes is taken for somebody else's
+NEAR_LOOKS = 50  # between two looks at all processes
+NEAR_PIDS = 24
+MAX_ORPHANS = 50  # that are named
 
 EndedBy = Literal["itself", "stdin-close", "term", "kill"]
 
@@ -205,29 +209,39 @@ class ServerProcess:
             os.killpg(self.pid, number)
 
     async def _sweep(self, family: Mapping[int, str]) -> tuple[Orphan, ...]:
-        """Waits a moment for the rest of the family, kills what is still there, and says what that was."""
+        """Waits a moment for the rest of the family, kills what is still there, and says what that was.
+
+        One that forks and ends, over and over, is never there when its turn comes: it is hunted without a pause, by its
+        group, in which a fork cannot come between, and only a look at which nothing was seen to vanish is the last.
+        """
+        hunt = _Hunt(self, family)
         deadline = time.monotonic() + ORPHAN_GRACE_S
-        while left := self._left(family):
+        while (left := hunt.look()) or hunt.vanished:
             if time.monotonic() >= deadline:
                 break
             await anyio.sleep(POLL_S)
         found: dict[int, Orphan] = {}
         deadline = time.monotonic() + KILL_S
-        while left and time.monotonic() < deadline:
-            for seen in left:
-                found.setdefault(seen.pid, Orphan(pid=seen.pid, command=_command(seen.pid)))
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(seen.pid, signal.SIGKILL)
+        quiet = 0
+        while (left or hunt.vanished) and quiet < QUIET_LOOKS and time.monotonic() < deadline:
+            quiet = 0 if left else quiet + 1
+            for _ in range(NEAR_LOOKS):
+                for seen in left:
+                    if seen.pid not in found and len(found) < MAX_ORPHANS:
+                        found[seen.pid] = Orphan(pid=seen.pid, command=_command(seen.pid))
+                    _kill(seen)
+                left = hunt.look(near=True)
             await anyio.sleep(POLL_S)
-            left = self._left(family)
+            left = hunt.look()
         _reap_adopted(found)
         return tuple(found[pid] for pid in sorted(found))
 
-    def _left(self, family: Mapping[int, str]) -> list[_Seen]:
-        ours = {os.getpid(), os.getppid(), self.pid}
-        return [seen for seen in _processes() if seen.pid not in ours and self._is_of(seen, family)]
+    def is_of(self, seen: _Seen, family: Mapping[int, str]) -> bool:
+        """Whether a process is the server's.
 
-    def _is_of(self, seen: _Seen, family: Mapping[int, str]) -> bool:
+        Raises:
+            ProcessLookupError: It ended before that could be told.
+        """
         if self.pid in (seen.group, seen.session) or family.get(seen.pid) == seen.started:
             return True
         with suppress(OSError):
@@ -236,7 +250,15 @@ class ServerProcess:
         ours = os.getpid()
         if seen.parent == ours and ours != 1:
             return False  # another thread started it in the moment in which we bore the mark
-        return mark_on(seen.pid) == self._mark
+        if self.bears_mark(seen.pid):
+            return True
+        if not os.path.exists(f"/proc/{seen.pid}"):
+            raise ProcessLookupError
+        return False
+
+    def bears_mark(self, pid: int) -> bool:
+        """Whether a process, or what is left of it, has the mark of this server's."""
+        return mark_on(pid) == self._mark
 
     def _reap(self) -> int:
         """The exit code; the zombie is gone afterwards. A leader that outlives SIGKILL counts as killed."""
@@ -330,23 +352,93 @@ def _reset(numbers: Sequence[signal.Signals]) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+class _Hunt:
+    """Looks for what is left of a server; what was once seen to be another's is not looked at again.
+
+    Attributes:
+        vanished: Whether, at the last look, a process ended before it could be told whose it was.
+    """
+
+    def __init__(self, server: ServerProcess, family: Mapping[int, str]) -> None:
+        self.vanished = False
+        self._server = server
+        self._family = family
+        self._others = {os.getpid(), os.getppid(), server.pid}
+
+    def look(self, *, near: bool = False) -> list[_Seen]:
+        """The server's processes at this moment.
+
+        Args:
+            near: Only those that are just being born, in a fraction of the time.
+        """
+        self.vanished = False
+        left: list[_Seen] = []
+        for pid in _newest_pids() if near else _pids():
+            if pid in self._others:
+                continue
+            try:
+                seen = _seen(pid)
+                if seen is None:  # a zombie: its child may have been born behind our back
+                    self.vanished = self.vanished or self._server.bears_mark(pid)
+                elif self._server.is_of(seen, self._family):
+                    left.append(seen)
+                    continue
+            except (FileNotFoundError, ProcessLookupError):
+                self.vanished = True
+                continue
+            except OSError:
+                pass
+            self._others.add(pid)
+        return left
+
+
+def _kill(seen: _Seen) -> None:
+    """Kills a process and its group, which no fork escapes; never our own group."""
+    with suppress(ProcessLookupError, PermissionError):
+        if seen.group > 1 and seen.session != os.getsid(0):
+            os.killpg(seen.group, signal.SIGKILL)
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(seen.pid, signal.SIGKILL)
+
+
+def _pids() -> list[int]:
+    """All process ids, none where there is no /proc."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _newest_pids() -> Iterable[int]:
+    """The process ids that were given last; none where the system does not say."""
+    try:
+        last = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[-1])
+    except (OSError, ValueError, IndexError):
+        return ()
+    return range(last, max(1, last - NEAR_PIDS), -1)
+
+
+def _seen(pid: int) -> _Seen | None:
+    """A process, None for a zombie.
+
+    Raises:
+        OSError: It is gone.
+    """
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        stat = file.read()
+    state, parent, group, session, *more = stat.rpartition(b")")[2].split()
+    if state in (b"Z", b"X"):
+        return None
+    return _Seen(pid, int(parent), int(group), int(session), more[15].decode("ascii"))
+
+
 def _processes() -> Iterator[_Seen]:
     """Every process that is not a zombie; none where there is no /proc."""
-    try:
-        names = os.listdir("/proc")
-    except OSError:
-        return
-    for name in names:
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                stat = file.read()
-        except OSError:
-            continue
-        state, parent, group, session, *more = stat.rpartition(b")")[2].split()
-        if state not in (b"Z", b"X"):
-            yield _Seen(int(name), int(parent), int(group), int(session), more[15].decode("ascii"))
+    for pid in _pids():
+        with suppress(OSError):
+            seen = _seen(pid)
+            if seen is not None:
+                yield seen
 
 
 def _family(pid: int) -> dict[int, str]:

@@ -41,6 +41,9 @@ LINES_LIMIT = 500_000  # of one process in all
 EXIT_DRAIN_S = 0.5  # how long after the exit its last words may take, while somebody holds stdout open
 CLOSED_S = 1.0  # how long a server may live on after it has closed its stdout
 EOF_S = 1.0
+STILL_S = 0.2  # bytes that came so short a time ago are still coming
+READING_S = 0.5  # and what was read so short a time ago is still being read
+SAMPLE_S = 0.1
 COMMAND_CHARS = 500  # of an orphan's command
 PIPE_BYTES = 1024 * 1024
 
@@ -139,6 +142,10 @@ class Stdio:
         self._splitter = LineSplitter(limit)
         self._lines = 0
         self._bytes = 0
+        self._came_at = 0.0  # when the last bytes of stdout came
+        self._read_at = 0.0  # when the server was last seen to read, while bytes wait for it
+        self._left = 0
+        self._sampling = False
         self._stderr = bytearray()
         self._stdout_end = asyncio.Event()
         self._stderr_end = asyncio.Event()
@@ -176,6 +183,28 @@ class Stdio:
         if self._stdin.is_closing():
             raise PipeClosed
         self.sent_bytes += len(line) + 1
+        if self.unsent and not self._sampling:
+            self._read_at = time.monotonic()
+            self._sample()
+
+    def _sample(self) -> None:
+        """Looks whether the server reads, for as long as bytes wait for it."""
+        left = self._left_in_pipe()
+        if left != self._left:
+            self._left, self._read_at = left, time.monotonic()
+        self._sampling = bool(self.unsent) and not self._stopping
+        if self._sampling:
+            self._loop.call_later(SAMPLE_S, self._sample)
+
+    @property
+    def reading(self) -> bool:
+        """Whether the server reads what waits for it, however slowly."""
+        return time.monotonic() - self._read_at < READING_S
+
+    @property
+    def coming(self) -> bool:
+        """Whether a line is coming at this moment: it is not at its end, and its last bytes are new."""
+        return bool(self._splitter.size) and time.monotonic() - self._came_at < STILL_S
 
     @property
     def unsent(self) -> int:
@@ -205,6 +234,10 @@ class Stdio:
     def _close_stdin(self) -> None:
         if self._stdin_open and self.traffic()[0] and not self.process.ended.is_set():
             self.recorder.add(Diagnostic, what="closing", detail="its stdin was closed")
+        if self._stdin_open and self.unsent:
+            self.recorder.add(
+                Diagnostic, what="cut-short", detail=f"{self.unsent} bytes of what was sent had not been read"
+            )
         self._stdin_open = False
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.abort()  # what it has not read it will not read
@@ -215,6 +248,7 @@ class Stdio:
         if self._splitter.cut or (self._stopping and self._lines >= LINES_LIMIT):
             return
         self._bytes += len(data)
+        self._came_at = time.monotonic()
         for at, line in self._splitter.feed(data):
             self._lines += 1
             in_flight, after = self.traffic()
@@ -328,6 +362,8 @@ class Stdio:
         in_flight, after = self.traffic()
         if self._splitter.size:
             rest = self._splitter.rest()
+            if how.ended_by in ("term", "kill") and self.coming:
+                self.recorder.add(Diagnostic, what="still-coming", detail="the server was stopped in mid-line")
             self.recorder.received(rest, self._splitter.at, "none", in_flight, None if in_flight else after)
         self.recorder.add(Stderr, body=Body(self.stderr_tail), size=self.stderr_size)
         self.recorder.add(

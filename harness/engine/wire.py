@@ -64,10 +64,11 @@ _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 
 class TimedOut(Exception):
-    """No answer in time; `label` is the request's, `id` its id."""
+    """No answer in time; `label` is the request's, `id` its id, "" where no time was left to send it."""
 
     def __init__(self, label: str, seconds: float, id: int | str) -> None:  # noqa: A002 - it is called so
-        super().__init__(f"no answer to {label} within {seconds:g} s")
+        sent = f"no answer to {label} within {seconds:g} s"
+        super().__init__(sent if id != "" else f"{label} was not sent: no time was left for it")
         self.label = label
         self.id = id
 
@@ -249,12 +250,15 @@ class WireSession:
         """Sends one request and gives the response object, whatever is in it.
 
         Raises:
-            TimedOut: After `timeout_s`; the server was told by notifications/cancelled.
+            TimedOut: After `timeout_s`; the server was told by notifications/cancelled. At once, and without sending
+                anything, where that is not above zero.
             Died: No answer can come.
             ValueError: The parameters are no JSON (NaN, for one); nothing was sent.
         """
         if self._stdio.dead or self._stdio.process.look():
             raise Died(self._stdio.dead or self._stdio.ended, untouched=self._stdio.process.ended.is_set())
+        if timeout_s <= 0:
+            raise TimedOut(label, timeout_s, "")
         key = next(self._ids)
         body: dict[str, Any] = {"jsonrpc": "2.0", "id": key, "method": method}
         if self.era == "modern":
@@ -503,10 +507,15 @@ class WireSession:
         if future is None or future.done():
             return
         self._recorder.add(Diagnostic, what="timeout", detail=label, step=step)
-        if self._stdio.unsent:
-            detail = f"the server has stopped reading its stdin; {self._stdio.unsent} bytes wait"
-            self._recorder.add(Diagnostic, what="write-blocked", detail=detail, step=step)
-        if self._stdio.unfinished:
+        if unsent := self._stdio.unsent:
+            reading = self._stdio.reading
+            detail = f"the server {'was still reading' if reading else 'has stopped reading'} its stdin; {unsent} bytes"
+            what = "still-reading" if reading else "write-blocked"
+            self._recorder.add(Diagnostic, what=what, detail=f"{detail} wait", step=step)
+        if self._stdio.coming:
+            detail = f"{len(self._stdio.unfinished)} bytes without a newline had come, and more were coming"
+            self._recorder.add(Diagnostic, what="still-coming", detail=detail, step=step)
+        elif self._stdio.unfinished:
             self._recorder.add(
                 Diagnostic,
                 what="partial-line",

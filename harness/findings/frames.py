@@ -258,6 +258,13 @@ class Dialogue:
         return f"{self.folder}/{name}" if self.folder else name
 
     @property
+    def cut_by_us(self) -> bool:
+        """Whether its stdout ends in mid-line because we stopped listening there."""
+        came = [item.n for item in self.diagnostics if item.what == "still-coming"]
+        whole = (line.event.n for line in reversed(self.lines) if line.event.end == "lf")
+        return self.truncated is not None or (bool(came) and next(whole, 0) < came[-1])
+
+    @property
     def tail(self) -> Line | None:
         """The bytes without newline at the end of stdout, if there were any."""
         last = self.lines[-1] if self.lines else None
@@ -615,6 +622,8 @@ class _Reader:
 
     def diagnostic(self, event: Diagnostic) -> None:
         self.dialogue.diagnostics.append(event)
+        if event.what == "cut-short":  # the end of our own line is missing: an answer to that has no id
+            self.broken += 1
         if event.what == "timeout":
             for exchange in reversed(self.by_label.get(event.detail, ())):
                 if exchange.reply is None and exchange.given_up is None:

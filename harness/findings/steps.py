@@ -429,7 +429,7 @@ def why_unanswered(dialogue: Dialogue, exchange: Exchange) -> str:
             return "wire/partial-line"
         if line.flying and exchange not in line.flying:
             continue
-        if event.end == "none" and until is not None and _begins_a_message(event):
+        if event.end == "none" and until is not None and not dialogue.cut_by_us and _begins_a_message(event):
             return "wire/partial-line"
         if line.problem in _UNREADABLE and _is_like_a_reply(event):
             return line.problem

@@ -113,6 +113,8 @@ def _what(use: Use, cause: str) -> str:
     assert use.started is not None
     tries = use.started.step.attempt
     after = f" (after {tries} attempts)" if tries > 1 else ""
+    if cause == "suite/timed-out" and use.exchange is None:
+        return f"it was not sent: no time was left for it{after}"
     if cause == "suite/timed-out":
         zero = zero_note(use.exchange) if use.exchange is not None else ""
         children = children_note(use.dialogue, use.exchange)
@@ -157,8 +159,13 @@ def _late(use: Use) -> str:
 
 def _blocked(use: Use) -> str:
     notes = use.dialogue.diagnostics
-    blocked = any(item.what == "write-blocked" and item.step == use.ref for item in notes)
-    return "; the server has stopped reading its stdin" if blocked else ""
+    words = {
+        "write-blocked": "the server has stopped reading its stdin",
+        "still-reading": "the server was still reading the request",
+        "still-coming": "an answer was still coming",
+    }
+    said = [words[item.what] for item in notes if item.what in words and item.step is not None and item.step == use.ref]
+    return "".join(f"; {what}" for what in dict.fromkeys(said))
 
 
 def _deep(use: Use) -> str:

@@ -157,7 +157,7 @@ def _ends(spot: _Spot) -> Iterator[Seen]:
             yield _partial(spot, line, exchange)
         said |= {line.number} if line is not None else set()
     rest = [line for line in dialogue.lines if is_broken_off(line)]
-    if dialogue.tail is not None and cut is None and not _in_the_middle(spot):
+    if dialogue.tail is not None and cut is None and not dialogue.cut_by_us and not _in_the_middle(spot):
         rest.append(dialogue.tail)
     for line in rest:
         if line.number not in said:

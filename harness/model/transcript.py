@@ -217,7 +217,10 @@ class Diagnostic(Event):
     """Something that the engine saw and no frame shows: `what` is a stable word, `detail` for people.
 
     Words: "timeout" (a request had no answer in time; detail: its label), "elicited" (an elicitation was answered;
-    detail: action), "not-spoken" (the server does not speak this era), "write-blocked", "stdin-closed",
+    detail: action), "not-spoken" (the server does not speak this era), "write-blocked" (it has stopped
+    reading what was sent), "still-reading" (it had not read all of it when the time was over), "still-coming" (nor had
+    all of a line come: we cut it, not the server), "cut-short" (we closed its stdin in the middle of a line of ours),
+    "stdin-closed",
     "restarted", "capture-missing" (detail: name and pointer), "children" (processes of the server's that were alive
     when a request had no answer in time; detail: their commands), "shares-stdin" (those of them whose stdin is the
     server's), "closing" (we closed its stdin while a request was open), "not-read" (the server ended without reading

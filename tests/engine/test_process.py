@@ -101,6 +101,41 @@ async def test_a_daemon_that_shed_everything_is_told_from_the_daemon_of_another_
         assert b"Max file locks            unlimited" in plain.stdout.read(), "nobody else bears a mark"
 
 
+FORKS = """\
+import os, time
+until = time.monotonic() + 20
+beat = os.open("beat", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+if os.fork():
+    os.read(0, 1)
+    os._exit(0)
+for stream in (0, 1, 2):
+    os.dup2(os.open("/dev/null", os.O_RDWR), stream)
+while time.monotonic() < until:
+    if os.fork():
+        os._exit(0)
+    {new_session}
+    os.write(beat, b".")
+    time.sleep(0.005)
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("new_session", ["os.setsid()", "pass"])
+async def test_a_child_that_forks_again_and_again_does_not_escape(start, tmp_path, new_session):
+    """It is another process every few milliseconds, each time without parent, and in a session of its own."""
+    process, beat = start(sys.executable, "-c", FORKS.format(new_session=new_session)), tmp_path / "beat"
+    try:
+        with anyio.fail_after(30):
+            while not beat.exists() or beat.stat().st_size < 5:
+                await anyio.sleep(0.01)
+    finally:
+        how = await ended(process)
+    assert how.orphans
+    size = beat.stat().st_size
+    await anyio.sleep(0.3)
+    assert beat.stat().st_size == size, "it is still alive"
+
+
 @pytest.mark.anyio
 async def test_stopping_is_not_cut_short_by_a_cancellation(start):
     process = start("sleep", "300")
@@ -184,4 +219,7 @@ def _dead(pid):
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

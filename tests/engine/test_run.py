@@ -162,7 +162,7 @@ async def test_the_process_that_is_probed_costs_little_whatever_it_does(play, se
 
 
 async def test_a_reply_whose_tail_is_missing_times_out_with_what_came(play):
-    played = await play("tail_not_flushed", call_timeout_s=0.5)
+    played = await play("tail_not_flushed", call_timeout_s=1.0)
     assert played.cases == {"case-0": "timed-out"}
     note = next(event for event in played.of(Diagnostic) if event.what == "partial-line")
     assert note.detail.startswith("16384 bytes came without a newline")

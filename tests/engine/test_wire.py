@@ -112,6 +112,14 @@ async def test_a_value_that_is_no_json_is_not_sent(session):
     assert "result" in await wire.request("ping", label="ping", timeout_s=5)
 
 
+async def test_what_no_time_is_left_for_is_not_sent(session):
+    """A server cannot be blamed for not answering within less than nothing."""
+    wire = await session("good")
+    with pytest.raises(TimedOut, match="tools/call echo was not sent"):
+        await wire.perform("call", "echo", {"text": "a"}, deadline=time.monotonic())
+    assert "result" in await wire.request("ping", label="ping", timeout_s=5)
+
+
 async def test_lone_surrogates_are_sent_escaped(session):
     wire = await session("good")
     final = await wire.perform("call", "echo", {"text": "a\ud800"}, deadline=soon(1))

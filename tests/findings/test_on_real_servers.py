@@ -146,6 +146,8 @@ TABLE = {
             "output-schema/text-disagrees",
         ],
     ),
+    "trickles": ([ANY], ["suite/timed-out"]),
+    "reads_slowly": ([case("long", step("echo", {"text": "x" * 3_000_000}))], ["suite/timed-out"]),
 }
 # the same, in the modern era
 MODERN = {
@@ -371,6 +373,17 @@ def test_children_that_hold_the_servers_stdin_are_named_when_the_time_is_over(t,
     (tmp_path / "line").mkdir()
     found = only(drive("child_takes_stdin", [ANY], tmp_path / "line"), "suite/timed-out")
     assert found.message.endswith((both, "; the answer came as soon as notifications/cancelled was sent"))
+
+
+def test_what_we_cut_is_not_blamed_on_the_server(t, tmp_path):
+    """An answer that was coming when its time was over, and the end of a request that was never read."""
+    for name, text, words in (
+        ("trickles", "a", "an answer was still coming"),
+        ("reads_slowly", "x" * 3_000_000, "the server was still reading the request"),
+    ):
+        (tmp_path / name).mkdir()
+        found = only(drive(name, [case("c", step("echo", {"text": text}))], tmp_path / name), "suite/timed-out")
+        assert found.message == f"s/c, step 1, call echo: no answer within 1 s; {words}"
 
 
 def test_a_hanging_call_without_children_is_told_nothing_of_children(t, tmp_path):
