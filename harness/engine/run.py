@@ -338,7 +338,7 @@ async def _drive(
 ) -> None:
     key, server = bench.run.key, bench.project.server
     subject = f"{key.server} {key.backend} {key.era} {key.profile}"
-    with stage(progress, subject, "start server", benign=NotSpoken):
+    with stage(progress, subject, "start server", benign=NotSpoken, told="it does not speak this era"):
         try:
             await bench.begin()
         except (ServerError, NotSpoken):
@@ -346,7 +346,7 @@ async def _drive(
             raise
     with stage(progress, subject, "list"):
         await _list(bench)
-    with stage(progress, subject, f"{len(selected)} cases"):
+    with stage(progress, subject, f"{len(selected)} {'case' if len(selected) == 1 else 'cases'}"):
         await run_cases(bench, selected, values, call_timeout_s=server.call_timeout_s)
     with stage(progress, subject, "stop server"):
         await bench.stop()
