@@ -586,6 +586,7 @@ def _report(options: Options, outcome: Outcome, *, today: date, interrupted: str
 
 def _check(parsed: argparse.Namespace) -> int:
     from harness import integration
+    from harness.checking import foreign_targets, stale_servers
     from harness.report.text import amount
 
     options = _options(parsed)
@@ -601,10 +602,21 @@ def _check(parsed: argparse.Namespace) -> int:
         f"{', '.join(counts)}: the files are well formed; {amount(len(runs), 'run')} planned\n"
         + "".join(f"  {run.key}\n" for run in runs)
     )
-    malformed = [entry for entry in loaded.exemptions if entry.problems]
-    for entry in malformed:
-        _say(f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: {'; '.join(entry.problems)}")
-    return 1 if malformed else 0
+    found = [
+        f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: {'; '.join(entry.problems)}"
+        for entry in loaded.exemptions
+        if entry.problems
+    ]
+    found += stale_servers(plan, loaded.exemptions)
+    foreign = foreign_targets(plan)
+    for line in (*found, *foreign):
+        _say(_for_stderr(line))
+    if foreign:
+        raise ConfigError(
+            f"{amount(len(foreign), 'target')} would be refused, and the server not started",
+            hint="a server may only be pointed at the stack of its run: write ${backend.<role>.<output>}",
+        )
+    return 1 if found else 0
 
 
 def _backends(parsed: argparse.Namespace) -> int:

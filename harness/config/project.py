@@ -416,4 +416,13 @@ def _build(
             ),
         ),
         exemptions_file=exemptions,
+        places={path: document.place(path) for path in _addressable(data)},
     )
+
+
+def _addressable(data: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Where an address may stand."""
+    yield ("server", "command")
+    yield from (("server", "env", name) for name in data["server"].get("env", {}))
+    for profile, value in data.get("profiles", {}).items():
+        yield from (("profiles", profile, "env", name) for name in value.get("env", {}))

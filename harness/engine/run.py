@@ -32,11 +32,11 @@ from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, Ti
 from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors, world_error
 from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
-from harness.model.plan import CaseSpec, ProjectSpec, Run
+from harness.model.plan import CaseSpec, ProfileSpec, ProjectSpec, Run
 from harness.model.progress import Progress, stage
 from harness.model.transcript import Diagnostic, RunRecord
 
-__all__ = ["LOGS_S", "PROBE_WAIT_S", "START_TRIES", "run_one"]
+__all__ = ["LOGS_S", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one"]
 
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
 PROBE_START_S = 10.0
@@ -425,6 +425,17 @@ async def _probe(bench: _Bench) -> None:
 # --- before the start -----------------------------------------------------------------------------
 
 
+def placed(project: ProjectSpec, profile: ProfileSpec, sentence: str) -> str:
+    """A sentence of the guard's with the line and the table of what it is about in front."""
+    name = sentence.removeprefix("variable ").partition(": ")[0]
+    path: tuple[str, ...] = ("server", "command")
+    if sentence.startswith("variable "):
+        owner = ("profiles", profile.name) if name in profile.env else ("server",)
+        path = (*owner, "env", name)
+        sentence = sentence.removeprefix(f"variable {name}: ")
+    return f"{project.places.get(path, project.place)} [{'.'.join(path[:-1])}] {path[-1]}: {sentence}"
+
+
 def _values(
     run: Run,
     project: ProjectSpec,
@@ -505,7 +516,7 @@ def _start(
     )
     if refused:
         raise ConfigError(
-            masker.text(f"{project.place}: the server was not started:\n" + "\n".join(refused)),
+            masker.text("the server was not started:\n" + "\n".join(placed(project, run.profile, x) for x in refused)),
             hint="a server may only be pointed at the stack of its run: write ${backend.<role>.<output>}",
             server=server.name,
         )

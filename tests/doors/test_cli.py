@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -195,7 +196,7 @@ def test_a_database_that_this_run_did_not_start_is_refused(good):
     )
     done = good.run("integration")
     assert done.code == 2
-    assert "DATABASE_URL" in done.stdout
+    assert "harness.toml:5 [server.env] DATABASE_URL: " in done.stdout
     assert not list((good.root / ".rollcall/evidence").rglob("server-*.jsonl"))
 
 
@@ -401,3 +402,33 @@ def test_an_era_that_is_not_spoken_is_said_in_a_few_words(good):
     toml.write_text(toml.read_text(encoding="utf-8").replace("servers/good.py", "servers/naive.py"), encoding="utf-8")
     line = next(line for line in good.run("run", "--era", "modern").stderr.splitlines() if "start server" in line)
     assert line.endswith("(it does not speak this era)")
+
+
+def test_check_finds_what_integration_would_refuse_with_its_line(good):
+    edit(
+        good,
+        "harness.toml",
+        "[profiles.plain]",
+        'env = { DATABASE_URL = "postgres://db.example.org/prod", LOG_LEVEL = "debug" }\n[profiles.plain]',
+    )
+    edit(good, "harness.toml", 'elicit = "accept"', 'elicit = "accept"\nenv = { CACHE_HOST = "cache.example.org" }')
+    done = good.run("check")
+    assert done.code == 2
+    assert "harness.toml:5 [server.env] DATABASE_URL: " in done.stderr
+    assert "harness.toml:9 [profiles.asking.env] CACHE_HOST: " in done.stderr
+    assert "LOG_LEVEL" not in done.stderr
+    assert "example.org" not in done.stderr
+
+
+def test_check_finds_entries_for_servers_that_are_not_there(good):
+    edit(good, "exemptions.toml", "[good.exercised]", "[god.exercised]")
+    done = good.run("check")
+    assert done.code == 1
+    assert "exemptions.toml:3 [god.exercised] fail: there is no server 'god'; did you mean 'good'?" in done.stderr
+
+
+def test_check_passes_what_the_stack_will_hand_out(good):
+    """All shipped backends, by their outputs; values that only a run has are left to it."""
+    (good.root / "exemptions.toml").unlink()
+    done = good.run("check", "--project", str(Path(__file__).parent.parent.parent / "examples"))
+    assert done.code == 0, done.stderr
