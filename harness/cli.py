@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from harness import __version__, backends_door
 from harness.errors import ConfigError, HarnessError, Interrupted, StackError, iterate_errors
@@ -102,8 +102,48 @@ def _fail(error: BaseException) -> int:
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+class _Parser(argparse.ArgumentParser):
+    """Says which known word is nearest to one that is not known."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            sub = next((sub for name, sub in self.commands() if name == parsed.command), self)
+            options = [name for action in sub._actions for name in action.option_strings]
+            word = next((word for word in unknown if word.startswith("-")), unknown[0])
+            hint = _near(word.partition("=")[0], options) or f"{sub.prog} --help lists what there is"
+            sub.error(f"unrecognized arguments: {' '.join(unknown)}\n  hint: {hint}")
+        return parsed
+
+    def commands(self) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+        """The commands and their parsers."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from action.choices.items()
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        what = "command" if action.dest == "command" else "choice"
+        near = _near(str(value), known)
+        listed = f"{', '.join(known)}"
+        raise argparse.ArgumentError(
+            action if what == "choice" else None,
+            f"there is no {what} {str(value)!r}\n  hint: {f'{near} ' if near else ''}known: {listed}",
+        )
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    """ "did you mean …?", "" where nothing is near."""
+    import difflib
+
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean {found[0]!r}?" if found else ""
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
         prog="mcp-rollcall",
         description="Fails the build unless every tool of an MCP server answered against its real backend, "
         "or is excused in writing.",
@@ -212,7 +252,7 @@ def _selects_servers(sub: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         action="append",
         default=[],
         metavar="DIR",
-        help="a folder with a harness.toml, or the file (default: .)",
+        help="a folder with a harness.toml, or the file; a folder of such folders, or a pattern (default: .)",
     )
     group.add_argument("--server", action="append", default=[], metavar="NAME", help="only this server")
     group.add_argument(
@@ -331,7 +371,7 @@ def _days(text: str) -> int:
 
 
 def _options(parsed: argparse.Namespace) -> Options:
-    from harness.integration import Options
+    from harness.integration import Options, expanded
 
     base = Path.cwd()
     value: Callable[[str], object] = lambda name: getattr(parsed, name, None)  # noqa: E731
@@ -343,7 +383,7 @@ def _options(parsed: argparse.Namespace) -> Options:
     today = value("today")
     return Options(
         base=base,
-        projects=tuple(Path(item) for item in parsed.project) or (Path(),),
+        projects=expanded(base, parsed.project) or (Path(),),
         servers=(*parsed.names, *parsed.server),
         default_servers=tuple(parsed.default_server),
         everything=parsed.all,
@@ -359,6 +399,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         require_complete=bool(value("require_complete")),
         rebuild=bool(value("rebuild")),
         today=today if isinstance(today, date) else None,
+        through_nox=os.environ.get("ROLLCALL_NOX") == "1",
     )
 
 
@@ -415,7 +456,9 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     if interrupted:
         return Interrupted.code
     if record:
-        _say(f"{outcome.recorded} run(s) recorded, {len(outcome.not_run)} not")
+        from harness.report.text import amount
+
+        _say(f"{amount(outcome.recorded, 'run')} recorded, {len(outcome.not_run)} not")
     return code
 
 
@@ -543,19 +586,37 @@ def _report(options: Options, outcome: Outcome, *, today: date, interrupted: str
 
 def _check(parsed: argparse.Namespace) -> int:
     from harness import integration
+    from harness.checking import foreign_targets, stale_servers
+    from harness.report.text import amount
 
     options = _options(parsed)
     loaded, plan = integration.load_plan_for_judging(options)
     cases = sum(len(suite.cases) for project in loaded.projects for suite in project.suites)
+    runs = integration.selected_runs(plan)
+    counts = [
+        amount(len(loaded.projects), "server"),
+        amount(cases, "case"),
+        amount(len(loaded.exemptions), "exemption"),
+    ]
     _print(
-        f"{len(loaded.projects)} server(s), {cases} case(s), {len(loaded.exemptions)} exemption(s): "
-        f"the files are well formed; {len(integration.selected_runs(plan))} run(s) planned\n"
-        + "".join(f"  {run.key}\n" for run in integration.selected_runs(plan))
+        f"{', '.join(counts)}: the files are well formed; {amount(len(runs), 'run')} planned\n"
+        + "".join(f"  {run.key}\n" for run in runs)
     )
-    malformed = [entry for entry in loaded.exemptions if entry.problems]
-    for entry in malformed:
-        _say(f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: {'; '.join(entry.problems)}")
-    return 1 if malformed else 0
+    found = [
+        f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: {'; '.join(entry.problems)}"
+        for entry in loaded.exemptions
+        if entry.problems
+    ]
+    found += stale_servers(plan, loaded.exemptions)
+    foreign = foreign_targets(plan)
+    for line in (*found, *foreign):
+        _say(_for_stderr(line))
+    if foreign:
+        raise ConfigError(
+            f"{amount(len(foreign), 'target')} would be refused, and the server not started",
+            hint="a server may only be pointed at the stack of its run: write ${backend.<role>.<output>}",
+        )
+    return 1 if found else 0
 
 
 def _backends(parsed: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ Everything that is selected runs, whatever fails; every failure is in the report
 from __future__ import annotations
 
 import dataclasses
+import glob
 import json
 import os
 import shlex
@@ -37,7 +38,7 @@ from harness.report.build import make_report
 
 __all__ = ["Options", "Outcome", "Timings", "catalogue", "execute", "judge_evidence", "load_plan", "rerun_line"]
 
-
+FILE = "harness.toml"
 LOST = "its evidence could not be written"
 
 
@@ -62,6 +63,24 @@ class Options:
     require_complete: bool = False
     rebuild: bool = False
     today: date | None = None
+    through_nox: bool = False  # commands are shown as nox sessions, which name the projects by themselves
+
+
+def expanded(base: Path, projects: Sequence[str]) -> tuple[Path, ...]:
+    """What `--project` means: files, folders with a harness.toml, and folders or patterns of such folders.
+
+    What means nothing is left as it is, for the reader of the files to complain of.
+    """
+    found: list[Path] = []
+    for text in projects:
+        path = base / text
+        below: list[Path] = []
+        if path.is_dir() and not (path / FILE).exists():
+            below = [Path(text, name).parent for name in sorted(glob.glob(f"*/{FILE}", root_dir=path))]
+        elif glob.has_magic(text) and not path.exists():
+            below = [Path(name) for name in sorted(glob.glob(text, root_dir=base)) if (base / name / FILE).exists()]
+        found += below or [Path(text)]
+    return tuple(found)
 
 
 @dataclass(slots=True)
@@ -470,8 +489,8 @@ def rerun_line(options: Options, plan: Plan, key: RunKey, case: str | None) -> s
     """The command, quoted for a shell, that does a cell again, or one case of one run of it."""
     project = plan.project_of(key.server)
     where = os.path.relpath(project.root, options.base)
-    parts = ["mcp-rollcall", "integration"]
-    if where != ".":
+    parts = ["nox", "-s", "integration", "--"] if options.through_nox else ["mcp-rollcall", "integration"]
+    if where != "." and not options.through_nox:
         parts += ["--project", where]
     parts += ["--server", key.server]
     if key.backend != "none":
@@ -516,7 +535,7 @@ def report_folder(options: Options) -> Path:
     chosen = options.out or options.state
     if chosen is not None:
         return chosen
-    if len(options.projects) != 1:
+    if len(options.projects) != 1 or not (options.base / options.projects[0]).exists():
         return options.base / ".rollcall"
     project = options.base / options.projects[0]
     return (project.parent if project.name.endswith(".toml") else project) / ".rollcall"

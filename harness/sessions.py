@@ -9,6 +9,8 @@ The sessions stay thin: each runs one `mcp-rollcall` command with the arguments 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
 import tomllib
@@ -27,6 +29,7 @@ INTERRUPT_TIMEOUT_S = 120.0  # nox kills a child half a second after Ctrl-C unle
 TERMINATE_TIMEOUT_S = 60.0
 _ERAS = ("modern", "handshake")
 _DROPPED = ("NOX_SCRIPT_MODE", "VIRTUAL_ENV")
+_VENV = "mcp-rollcall"  # in nox's folder of environments; one for all sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +66,15 @@ def register(
     """Registers the sessions build, integration, plan, run, judge, exemptions, backends, reap and doctor.
 
     Args:
-        projects: Folders with a harness.toml, relative to the noxfile.
+        projects: Folders with a harness.toml, or with folders that have one, relative to the noxfile.
         default: Names of the servers that `build`, `integration`, `judge` and `exemptions` take when neither names nor
-            `--all` are given; all of them without it.
-        install: Arguments of `pip install` that bring mcp-rollcall into a virtual environment of the session's; without
-            it the sessions use the interpreter that runs nox, which has it.
+            `--all` are given; all of them without it. `nox -l` lists their runs, `nox -l -s run` those of all servers.
+        install: Arguments of `pip install` that bring mcp-rollcall into a virtual environment that the sessions share,
+            made when it is not there and brought up to date when they or pyproject.toml change; without it the
+            sessions use the interpreter that runs nox, which has it.
     """
     common = [f"--project={os.fspath(path)}" for path in projects]
     quick = [f"--default-server={name}" for name in default]
-    where: dict[str, Any] = {"reuse_venv": True} if install else {"venv_backend": "none"}
 
     def add(name: str, doc: str, arguments: Sequence[str], *, words_first: bool = False) -> None:
         def body(session: nox.Session) -> None:
@@ -80,7 +83,7 @@ def register(
             _run(session, install, [command, *given])
 
         _named(body, name, doc)
-        nox.session(name=name, default=False, **where)(body)
+        nox.session(name=name, default=False, venv_backend="none")(body)
 
     add("build", "Build the servers under test (reused while nothing has changed).", ["build", *common, *quick])
     add(
@@ -93,7 +96,7 @@ def register(
         "Print the planned runs as commands; `-- --format github` or `gitlab`: as a matrix for CI.",
         ["plan", *common],
     )
-    _register_run(projects, common, install, where)
+    _register_run(projects, common, default, install)
     add("judge", "Judge the recorded evidence again; needs neither Docker nor server.", ["judge", *common, *quick])
     add(
         "exemptions",
@@ -112,7 +115,7 @@ def register(
 
 
 def _register_run(
-    projects: Sequence[str | os.PathLike[str]], common: Sequence[str], install: Sequence[str], where: Mapping[str, Any]
+    projects: Sequence[str | os.PathLike[str]], common: Sequence[str], default: Sequence[str], install: Sequence[str]
 ) -> None:
     doc = "Record the evidence of one run; `judge` then judges what all of them recorded."
     problem = ""
@@ -135,11 +138,16 @@ def _register_run(
         selection = _Planned(server, backend, era, profile).arguments
         _run(session, install, ["run", *common, *selection, *session.posargs])
 
+    if default and _is_menu(sys.argv[1:]):
+        shown = [run for run in planned if run.server in default]
+        if shown and len(shown) < len(planned):
+            doc = f"{doc.removesuffix('.')} ({len(planned) - len(shown)} more: `nox -l -s run`)."
+            planned = shown
     _named(body, "run", doc)
     by_id = {run.id: run for run in planned}
     axes = ["server", "backend", "era", "profile"]
     params = [nox.param(run.server, run.backend, run.era, run.profile, id=run_id) for run_id, run in by_id.items()]
-    nox.session(name="run", default=False, **where)(nox.parametrize(axes, params)(body))
+    nox.session(name="run", default=False, venv_backend="none")(nox.parametrize(axes, params)(body))
 
 
 def _named(function: Callable[..., None], name: str, doc: str) -> None:
@@ -147,26 +155,50 @@ def _named(function: Callable[..., None], name: str, doc: str) -> None:
     function.__doc__ = doc
 
 
+def _is_menu(arguments: Sequence[str]) -> bool:
+    """Whether nox was asked for the list of sessions as such, and not for those of some name, or for a program."""
+    return bool({"-l", "--list", "--list-sessions"} & set(arguments)) and all(
+        word in ("-l", "--list", "--list-sessions") for word in arguments
+    )
+
+
 def _run(session: nox.Session, install: Sequence[str], arguments: Sequence[str]) -> None:
     env: dict[str, str | None] = dict.fromkeys(_DROPPED)  # None removes a variable
     env["ROLLCALL_PARENT"] = str(os.getpid())
-    if install:
-        session.install(*install, silent=True)
-        python = "python"
-    else:
-        python = sys.executable
+    env["ROLLCALL_NOX"] = "1"  # findings are shown again through nox, which may be all that is on PATH
     # -P: a folder named `harness` in the repository must not be imported instead of ours
     session.run(
-        python,
+        _installed(session, install) if install else sys.executable,
         "-P",
         "-m",
         "harness",
         *arguments,
         env=env,
-        external=not install,
+        external=True,
         interrupt_timeout=INTERRUPT_TIMEOUT_S,
         terminate_timeout=TERMINATE_TIMEOUT_S,
     )
+
+
+def _installed(session: nox.Session, install: Sequence[str]) -> str:
+    """The interpreter of the shared environment, which is made or brought up to date where it must."""
+    folder = session.cache_dir.parent / _VENV
+    python, stamp = folder / "bin" / "python", folder / "installed.json"
+    project = Path("pyproject.toml")
+    facts = {
+        "install": list(install),
+        "python": [sys.executable, sys.version],
+        "project": hashlib.sha256(project.read_bytes()).hexdigest() if project.is_file() else "",
+    }
+    wanted = json.dumps(facts, sort_keys=True)
+    if python.exists() and stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+        return str(python)
+    env: dict[str, str | None] = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", **dict.fromkeys(_DROPPED)}
+    session.run_install(sys.executable, "-m", "virtualenv", "--clear", str(folder), env=env, external=True, silent=True)
+    session.run_install(str(python), "-m", "pip", "install", *install, env=env, external=True, silent=True)
+    if python.exists():
+        stamp.write_text(wanted, encoding="utf-8")
+    return str(python)
 
 
 # --- what is planned, read with tomllib alone ------------------------------------------------------
@@ -183,9 +215,7 @@ def planned_runs(projects: Sequence[str | os.PathLike[str]]) -> Iterator[_Planne
         Exception: A file cannot be read; `register` turns it into a session that fails.
     """
     embedded = os.environ.get("ROLLCALL_RUNTIME") == "process"
-    for project in projects:
-        path = Path(project)
-        path = path if path.name.endswith(".toml") else path / "harness.toml"
+    for path in (file for project in projects for file in _files(Path(project))):
         data = _read(path)
         server = _table(data, "server", path).get("name")
         if not isinstance(server, str) or not server:
@@ -197,6 +227,14 @@ def planned_runs(projects: Sequence[str | os.PathLike[str]]) -> Iterator[_Planne
         for backend in _cells(_table(data, "backends", path), path.parent, embedded):
             for era, profile in product(eras, profiles):
                 yield _Planned(server, backend, str(era), profile)
+
+
+def _files(project: Path) -> list[Path]:
+    """As `--project` reads it: the file itself, that in the folder, or those in the folders of the folder."""
+    if project.name.endswith(".toml"):
+        return [project]
+    below = sorted(project.glob("*/harness.toml")) if not (project / "harness.toml").exists() else []
+    return below or [project / "harness.toml"]
 
 
 def _cells(roles: Mapping[str, Any], root: Path, embedded: bool) -> Iterator[str]:

@@ -410,6 +410,7 @@ def _build(
         suites=suites,
         checks=_checks(document),
         exemptions_file=exemptions,
+        places={path: document.place(path) for path in _addressable(data)},
     )
 
 
@@ -448,3 +449,11 @@ def _checks(document: Document) -> CheckSettings:
             if key not in _OWN_GRAMMAR and ("/" in key or level != ("off" if key in OFF_BY_DEFAULT else "error"))
         ),
     )
+
+
+def _addressable(data: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Where an address may stand."""
+    yield ("server", "command")
+    yield from (("server", "env", name) for name in data["server"].get("env", {}))
+    for profile, value in data.get("profiles", {}).items():
+        yield from (("profiles", profile, "env", name) for name in value.get("env", {}))

@@ -32,11 +32,11 @@ from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, Ti
 from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors, world_error
 from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
-from harness.model.plan import CaseSpec, ProjectSpec, Run
+from harness.model.plan import CaseSpec, ProfileSpec, ProjectSpec, Run
 from harness.model.progress import Progress, stage
 from harness.model.transcript import Diagnostic, RunRecord
 
-__all__ = ["LOGS_S", "PROBE_WAIT_S", "START_TRIES", "run_one"]
+__all__ = ["LOGS_S", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one"]
 
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
 PROBE_START_S = 10.0
@@ -338,7 +338,7 @@ async def _drive(
 ) -> None:
     key, server = bench.run.key, bench.project.server
     subject = f"{key.server} {key.backend} {key.era} {key.profile}"
-    with stage(progress, subject, "start server", benign=NotSpoken):
+    with stage(progress, subject, "start server", benign=NotSpoken, told="it does not speak this era"):
         try:
             await bench.begin()
         except (ServerError, NotSpoken):
@@ -346,7 +346,7 @@ async def _drive(
             raise
     with stage(progress, subject, "list"):
         await _list(bench)
-    with stage(progress, subject, f"{len(selected)} cases"):
+    with stage(progress, subject, f"{len(selected)} {'case' if len(selected) == 1 else 'cases'}"):
         await run_cases(bench, selected, values, call_timeout_s=server.call_timeout_s)
     with stage(progress, subject, "stop server"):
         await bench.stop()
@@ -423,6 +423,17 @@ async def _probe(bench: _Bench) -> None:
 
 
 # --- before the start -----------------------------------------------------------------------------
+
+
+def placed(project: ProjectSpec, profile: ProfileSpec, sentence: str) -> str:
+    """A sentence of the guard's with the line and the table of what it is about in front."""
+    name = sentence.removeprefix("variable ").partition(": ")[0]
+    path: tuple[str, ...] = ("server", "command")
+    if sentence.startswith("variable "):
+        owner = ("profiles", profile.name) if name in profile.env else ("server",)
+        path = (*owner, "env", name)
+        sentence = sentence.removeprefix(f"variable {name}: ")
+    return f"{project.places.get(path, project.place)} [{'.'.join(path[:-1])}] {path[-1]}: {sentence}"
 
 
 def _values(
@@ -505,7 +516,7 @@ def _start(
     )
     if refused:
         raise ConfigError(
-            masker.text(f"{project.place}: the server was not started:\n" + "\n".join(refused)),
+            masker.text("the server was not started:\n" + "\n".join(placed(project, run.profile, x) for x in refused)),
             hint="a server may only be pointed at the stack of its run: write ${backend.<role>.<output>}",
             server=server.name,
         )

@@ -265,7 +265,7 @@ class _Judge:
             if not expired:
                 self.undecided(entry, f"no selected run has the backend {' or '.join(entry.backends)}", True)
         elif _takes_any(entry.check):
-            self._of_process(entry, scope, expired)
+            self._of_process(entry, scope, ledgers, expired)
         elif entry.check == OUTPUT_SCHEMA:
             self._of_output_schema(entry, scope, ledgers, expired)
         else:
@@ -320,7 +320,8 @@ class _Judge:
         happened = [ledger for ledger in listed if ledger.fates[tool] == "succeeded"]
         if happened:
             rest = [ledger.cell.backend for ledger in scope if ledger not in happened and _still_needed(ledger, tool)]
-            self.finding("exemption/false", entry, _false(entry, happened, rest), still_needed=rest)
+            more = self._may_be_needed(entry, ledgers)
+            self.finding("exemption/false", entry, _false(entry, happened, rest, more=more), still_needed=rest)
         if not listed:
             self._unlisted(entry, scope, ledgers, expired)
             return
@@ -376,7 +377,17 @@ class _Judge:
             hint = nearest(entry.subject, frozenset().union(*(ledger.listed for ledger in ledgers)))
             self.finding("exemption/stale", entry, f"{entry.server} lists no tool {entry.subject!r}{hint}")
 
-    def _of_process(self, entry: ExemptionSpec, scope: Sequence[CellLedger], expired: bool) -> None:
+    def _may_be_needed(self, entry: ExemptionSpec, ledgers: Sequence[CellLedger]) -> bool:
+        """Whether an entry speaks of cells that the selection left out, so that it may be true there."""
+        exact = bool(entry.backends) and all("@" in item for item in entry.backends)
+        planned = set().union(*(_labels(ledger) for ledger in ledgers))
+        if exact and set(entry.backends) <= planned:
+            return False
+        return _cells_left_out(self.plan, self.projects.get(entry.server), ledgers)
+
+    def _of_process(
+        self, entry: ExemptionSpec, scope: Sequence[CellLedger], ledgers: Sequence[CellLedger], expired: bool
+    ) -> None:
         cells = {(ledger.cell.server, ledger.cell.backend) for ledger in scope}
         ids = self.checks[entry.check]
         mine = {
@@ -388,6 +399,9 @@ class _Judge:
             if not expired:
                 self.taken |= mine
                 self._used(entry)
+        elif self._may_be_needed(entry, ledgers):
+            if not expired:
+                self.undecided(entry, "backends were left out by the selection", True)
         elif all(ledger.judged for ledger in scope):
             runs = sum(len(ledger.views) for ledger in scope)
             times = "one run" if runs == 1 else f"{runs} runs"
@@ -502,12 +516,16 @@ def _choices(project: ProjectSpec | None, ledgers: Sequence[CellLedger]) -> froz
     return known.union(*(cell_names(ledger.cell.roles) for ledger in ledgers if ledger.cell.roles))
 
 
-def _false(entry: ExemptionSpec, happened: Sequence[CellLedger], rest: Sequence[str]) -> str:
+def _false(entry: ExemptionSpec, happened: Sequence[CellLedger], rest: Sequence[str], *, more: bool) -> str:
     tool = entry.subject
     where = sorted({_where(ledger, tool) for ledger in happened})
     cases = sorted({name for text in where for name in [text] if name})
     shown = f" ({', '.join(cases[:3])})" if cases else ""
     cells = ", ".join(ledger.cell.backend for ledger in happened)
+    if more:
+        also = f", not with {', '.join(rest)}" if rest else ""
+        advice = "judge all backends before changing the entry, the selection left some out"
+        return f"{tool} was exercised with {cells}{shown}{also}; {advice}"
     if not rest:
         return f"{tool} was exercised after all{shown}; remove the entry"
     wanted = ", ".join(f'"{name}"' for name in rest)

@@ -156,7 +156,11 @@ class CheckSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectSpec:
-    """One repository: everything that its harness.toml says, with the backends it names and its suites."""
+    """One repository: everything that its harness.toml says, with the backends it names and its suites.
+
+    `places` has the place of what an address may stand in: `("server", "command")`, `("server", "env", name)`,
+    `("profiles", profile, "env", name)`.
+    """
 
     root: Path  # absolute; the folder of harness.toml
     place: Place  # of harness.toml
@@ -167,6 +171,7 @@ class ProjectSpec:
     suites: tuple[SuiteSpec, ...] = ()
     checks: CheckSettings = CheckSettings()
     exemptions_file: Path | None = None
+    places: Mapping[tuple[str, ...], Place] = field(default_factory=dict)
 
 
 # --- backend.toml -------------------------------------------------------------------------------

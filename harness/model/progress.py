@@ -43,11 +43,14 @@ class Silent:
 
 
 @contextmanager
-def stage(progress: Progress, subject: str, what: str, *, benign: type[Exception] | None = None) -> Iterator[None]:
+def stage(
+    progress: Progress, subject: str, what: str, *, benign: type[Exception] | None = None, told: str = ""
+) -> Iterator[None]:
     """Announces a stage, and its end with the seconds it took, also when it fails.
 
     Args:
-        benign: An exception that ends the stage and is no failure of it; its text is told.
+        benign: An exception that ends the stage and is no failure of it.
+        told: What is then said of it; the text of the exception without this.
     """
     began = time.monotonic()
     progress.begin(subject, what)
@@ -57,7 +60,7 @@ def stage(progress: Progress, subject: str, what: str, *, benign: type[Exception
         ok = True
     except Exception as error:
         if benign is not None and isinstance(error, benign):
-            ok, detail = True, str(error)
+            ok, detail = True, told or str(error)
         raise
     finally:
         progress.end(subject, what, ok=ok, seconds=time.monotonic() - began, detail=detail)

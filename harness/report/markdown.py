@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from harness.model.finding import Finding, HarnessFailure, Report
 from harness.report.ansi import Paint
 from harness.report.escape import byte_length, cut_bytes, lines_of, visible
-from harness.report.text import finding_lines, headline, subject_of
+from harness.report.text import amount, finding_lines, headline, subject_of
 
 __all__ = ["SUMMARY_BYTES", "cell", "code", "fence", "fit_summary", "to_markdown"]
 
@@ -70,12 +70,19 @@ def to_markdown(report: Report) -> str:
             )
         )
     if judgement.excused:
-        blocks.append(f"### Excused in writing: {len(judgement.excused)}")
+        blocks.append(f"### Excused in writing: {amount(len(judgement.excused), 'entry')}")
         blocks.append(
             _table(
-                ("server", "subject", "check", "reason", "where"),
+                ("server", "backend", "subject", "check", "reason", "where"),
                 (
-                    (cell(x.server), cell(x.subject), cell(x.check), cell(x.reason), cell(_place(x.file, x.line)))
+                    (
+                        cell(x.server),
+                        cell(x.backend) if x.backend else "all",
+                        cell(x.subject),
+                        cell(x.check),
+                        cell(x.reason),
+                        cell(_place(x.file, x.line)),
+                    )
                     for x in judgement.excused
                 ),
             )

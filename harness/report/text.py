@@ -92,8 +92,6 @@ def headline(report: Report) -> str:
     cells = {(cell.server, cell.backend) for cell in judgement.coverage}
     severities = [finding.severity for finding in judgement.findings]
     counts = [amount(len(servers), "server")]
-    if len(cells) > len(servers):
-        counts.append(amount(len(cells), "cell"))
     spoken = sum(run.outcome != "not-spoken" for run in judgement.ran)
     counts += [amount(spoken, "run"), amount(severities.count("error"), "finding")]
     if "warning" in severities:
@@ -111,13 +109,18 @@ def headline(report: Report) -> str:
         notes.insert(0, "your own selection left something out" if own else "not everything could be judged")
     elif report.verdict == "nothing-run":
         notes.insert(0, "nothing was run")
-    line = f"{succeeded} of {tools} tools exercised, {excused} excused ({', '.join(counts)})"
+    over = by = ""
+    if len(cells) > len(servers):  # a tool counts once for each cell, an entry once
+        over = f" over {amount(len(cells), 'cell')}"
+        by = f" by {amount(len(judgement.excused), 'entry')}" if judgement.excused else ""
+    line = f"{succeeded} of {tools} tools exercised{over}, {excused} excused{by} ({', '.join(counts)})"
     return " · ".join((line, *notes))
 
 
 def amount(number: int, word: str) -> str:
-    """`1 finding`, `2 findings`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+    """`1 finding`, `2 findings`, `3 entries`."""
+    several = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{number:,} {word if number == 1 else several}"
 
 
 def subject_of(finding: Finding) -> str:
@@ -308,7 +311,7 @@ def _not_judged(items: Sequence[NotJudged], paint: Paint, width: int) -> list[st
         many = f" ({amount(len(named), 'exemption')})" if len(named) > 1 else ""
         return f"? {visible(check)}{f': {about}' if about else ''}{many}", why + (" (your selection)" if own else "")
 
-    return _listed("Not judged", list(groups.items()), shown, paint, width, count=len(items))
+    return _listed("Not judged", list(groups.items()), shown, paint, width, count=str(len(items)))
 
 
 def _excused(items: Sequence[Excused], paint: Paint, width: int) -> list[str]:
@@ -317,7 +320,7 @@ def _excused(items: Sequence[Excused], paint: Paint, width: int) -> list[str]:
         check = "" if item.check.startswith("exercised") else f" {visible(item.check)}"
         return f"{_place(item.file, item.line)}  {visible(item.server)} {visible(item.subject)}{check}{on}", item.reason
 
-    return _listed("Excused in writing", items, shown, paint, width)
+    return _listed("Excused in writing", items, shown, paint, width, count=amount(len(items), "entry"))
 
 
 def _lowered(items: Sequence[Lowered], paint: Paint, width: int) -> list[str]:
@@ -335,12 +338,12 @@ def _listed(
     paint: Paint,
     width: int,
     *,
-    count: int | None = None,
+    count: str = "",
 ) -> list[str]:
     """A title with the number of items; each item on a line with what is said about it, or below where it is long."""
     if not items:
         return []
-    return [f"{paint('bold', title)}: {len(items) if count is None else count}", *_rows(map(shown, items), width)]
+    return [f"{paint('bold', title)}: {count or len(items)}", *_rows(map(shown, items), width)]
 
 
 def _rows(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -195,7 +196,7 @@ def test_a_database_that_this_run_did_not_start_is_refused(good):
     )
     done = good.run("integration")
     assert done.code == 2
-    assert "DATABASE_URL" in done.stdout
+    assert "harness.toml:5 [server.env] DATABASE_URL: " in done.stdout
     assert not list((good.root / ".rollcall/evidence").rglob("server-*.jsonl"))
 
 
@@ -342,3 +343,92 @@ def test_a_tool_that_the_official_client_leaves_out_fails_the_run(good):
     assert (done.code, checks(done.report)) == (1, ["client/tool-lost"]), done.stdout
     assert done.report["findings"][0]["tool"] == "scale"
     assert good.run("judge", "--era", "modern").report == done.report
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["integraton"], "integration"),
+        (["integration", "--projcet", "x"], "--project"),
+        (["check", "--sever=x"], "--server"),
+        (["run", "--era", "modren"], "modern"),
+        (["--verison"], "--version"),
+    ],
+)
+def test_a_word_that_is_not_known_is_exit_2_with_the_one_that_was_meant(project, arguments, meant):
+    done = project.run(*arguments)
+    assert (done.code, done.stdout) == (2, "")
+    assert f"did you mean {meant!r}?" in done.stderr
+    assert arguments[-1].partition("=")[0] in done.stderr or arguments[-2] in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [("all", "2 servers, 10 cases"), ("./all/*/", "2 servers, 10 cases"), ("all/t*", "1 server, 5 cases")],
+)
+def test_a_folder_of_projects_is_named_once(good, where, count):
+    """Nine `--project` options are one folder; each of them alone still is one."""
+    read = {name: (good.root / name).read_text(encoding="utf-8") for name in ("harness.toml", "suites/all.toml")}
+    for name in ("one", "two"):
+        good.write({f"all/{name}/suites/all.toml": read["suites/all.toml"]})
+        good.write({f"all/{name}/harness.toml": read["harness.toml"].replace('"good"', f'"{name}"')})
+    (good.root / "all/notes").mkdir()
+    (good.root / "exemptions.toml").unlink()
+    done = good.run("check", "--project", where)
+    assert done.code == 0, done.stderr
+    assert done.stdout.startswith(count)
+
+
+def test_a_pattern_that_means_nothing_is_an_error_and_leaves_no_folder(good):
+    before = sorted(good.root.iterdir())
+    assert good.run("integration", "--project", "no-such-*").code == 2
+    assert {path.name for path in set(good.root.iterdir()) - set(before)} <= {".rollcall"}
+
+
+def test_one_of_a_thing_is_not_called_as_if_it_were_several(good):
+    suite = (good.root / "suites/all.toml").read_text(encoding="utf-8")
+    good.write({"suites/all.toml": "[[case]]".join(suite.split("[[case]]")[:2])})
+    assert good.run("check", "--era", "modern", "--profile", "plain").stdout.startswith(
+        "1 server, 1 case, 1 exemption: the files are well formed; 1 run planned"
+    )
+    recorded = good.run("run", "--era", "modern", "--profile", "plain")
+    assert ": 1 case, " in recorded.stderr
+    assert "1 run recorded" in recorded.stderr
+
+
+def test_an_era_that_is_not_spoken_is_said_in_a_few_words(good):
+    """What the server answered to the question is in the evidence."""
+    toml = good.root / "harness.toml"
+    toml.write_text(toml.read_text(encoding="utf-8").replace("servers/good.py", "servers/naive.py"), encoding="utf-8")
+    line = next(line for line in good.run("run", "--era", "modern").stderr.splitlines() if "start server" in line)
+    assert line.endswith("(it does not speak this era)")
+
+
+def test_check_finds_what_integration_would_refuse_with_its_line(good):
+    edit(
+        good,
+        "harness.toml",
+        "[profiles.plain]",
+        'env = { DATABASE_URL = "postgres://db.example.org/prod", LOG_LEVEL = "debug" }\n[profiles.plain]',
+    )
+    edit(good, "harness.toml", 'elicit = "accept"', 'elicit = "accept"\nenv = { CACHE_HOST = "cache.example.org" }')
+    done = good.run("check")
+    assert done.code == 2
+    assert "harness.toml:5 [server.env] DATABASE_URL: " in done.stderr
+    assert "harness.toml:9 [profiles.asking.env] CACHE_HOST: " in done.stderr
+    assert "LOG_LEVEL" not in done.stderr
+    assert "example.org" not in done.stderr
+
+
+def test_check_finds_entries_for_servers_that_are_not_there(good):
+    edit(good, "exemptions.toml", "[good.exercised]", "[god.exercised]")
+    done = good.run("check")
+    assert done.code == 1
+    assert "exemptions.toml:3 [god.exercised] fail: there is no server 'god'; did you mean 'good'?" in done.stderr
+
+
+def test_check_passes_what_the_stack_will_hand_out(good):
+    """All shipped backends, by their outputs; values that only a run has are left to it."""
+    (good.root / "exemptions.toml").unlink()
+    done = good.run("check", "--project", str(Path(__file__).parent.parent.parent / "examples"))
+    assert done.code == 0, done.stderr

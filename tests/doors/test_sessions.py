@@ -2,8 +2,10 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -162,6 +164,76 @@ def test_nox_folds_the_exit_code_and_the_report_has_the_true_one(project, nox):
     assert report["errors"][0]["kind"] == "server"
 
 
+def test_the_rerun_line_works_where_only_nox_is_on_path(project, nox):
+    """A user has nox; mcp-rollcall may be in an environment that the session made."""
+    project.with_servers().write(
+        {
+            "one/harness.toml": harness_toml().replace('["true"]', '["python3", "${repo}/../servers/good.py"]'),
+            "one/s.toml": SUITE,
+            "noxfile.py": NOXFILE.replace("register()", 'register(projects=["one"])'),
+        }
+    )
+    assert nox("-s", "integration").returncode == 1
+    report = json.loads((project.root / "one/.rollcall/report.json").read_text())
+    (line,) = {item["rerun"] for item in report["findings"] if item["check"] == "exercised/missing"}
+    assert line == "nox -s integration -- --server good"
+    program, *words = shlex.split(line)
+    again = nox(*words)
+    assert program == "nox"
+    assert again.returncode == 1
+    assert "exercised/missing" in again.stdout
+
+
+def test_the_menu_shows_the_runs_of_the_default_servers_and_each_other_run_is_there_by_name(project, nox):
+    for name in ("one", "two"):
+        project.write({f"servers/{name}/harness.toml": harness_toml(name, eras=["modern"])})
+        project.write({f"servers/{name}/s.toml": SUITE})
+    project.write({"noxfile.py": NOXFILE.replace("register()", 'register(projects=["servers"], default=["one"])')})
+    menu = nox("-l").stdout
+    assert "run(one/none/modern/plain)" in menu
+    assert "run(two/" not in menu
+    assert "1 more: `nox -l -s run`" in menu
+    assert sessions(nox) == ["run(one/none/modern/plain)", "run(two/none/modern/plain)"]
+    assert sessions(nox, "run(two/none/modern/plain)") == ["run(two/none/modern/plain)"]
+
+
+def test_the_sessions_share_one_environment_and_leave_it_alone_while_nothing_changed(project, nox, tmp_path_factory):
+    """It holds what `install` names; here a package that stands in for mcp-rollcall."""
+    package = tmp_path_factory.mktemp("package")
+    main = "import sys; print('IN', sys.prefix, sys.argv[1:])"
+    (package / "harness").mkdir()
+    (package / "harness/__init__.py").write_text("")
+    (package / "harness/__main__.py").write_text(main)
+    project.write(
+        {
+            "harness.toml": harness_toml(),
+            "pyproject.toml": "[project]\nname = 'x'\n",
+            # an installer that needs no registry
+            "noxfile.py": NOXFILE.replace("register()", "register(install=['--no-index', '--no-deps', 'stand-in'])"),
+        }
+    )
+    wheel(package, project.root)
+    env = {"PIP_FIND_LINKS": str(project.root)}
+    done = nox("-s", "doctor", "judge", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len({line.split()[1] for line in done.stdout.splitlines() if line.startswith("IN")}) == 1
+    assert done.stderr.count("pip install") == 1
+    assert "pip install" not in nox("-s", "reap", env=env).stderr
+    project.write({"pyproject.toml": "[project]\nname = 'y'\n"})
+    assert "pip install" in nox("-s", "reap", env=env).stderr
+
+
+def wheel(package, target):
+    """A wheel of the folder `harness` in a folder, made by hand."""
+    with zipfile.ZipFile(target / "stand_in-1-py3-none-any.whl", "w") as file:
+        for name in ("__init__.py", "__main__.py"):
+            file.write(package / "harness" / name, f"harness/{name}")
+        info = "stand_in-1.dist-info"
+        file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: stand-in\nVersion: 1\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+
+
 def test_the_sessions_are_the_runs_of_the_plan():
     """Two readers of the same files, one of them with tomllib alone: they must not drift apart."""
     from pathlib import Path
@@ -175,5 +247,5 @@ def test_the_sessions_are_the_runs_of_the_plan():
     projects = sorted(path.parent for path in root.glob("examples/*/harness.toml"))
     loaded = load(projects, base=root, catalogue=catalogue(), exemptions_beside=root)
     keys = [run.key for run in selected_runs(make_plan(loaded, selection=Selection(), runtimes={}))]
-    ours = [(run.server, run.backend, run.era, run.profile) for run in planned_runs(projects)]
+    ours = [(run.server, run.backend, run.era, run.profile) for run in planned_runs([root / "examples"])]
     assert sorted(ours) == sorted((key.server, key.backend, key.era, key.profile) for key in keys)

@@ -252,6 +252,33 @@ def test_false_is_judged_in_a_partial_run_and_stale_is_not(t):
     assert {(item.subject, item.own) for item in judgement.not_judged} == {(None, False), ("gone", False)}
 
 
+@pytest.mark.parametrize(
+    ("backends", "advice"),
+    [
+        ((), "judge all backends before changing the entry"),
+        (("db",), "judge all backends before changing the entry"),
+        (("db@1",), "remove the entry"),
+    ],
+)
+def test_no_entry_is_to_be_removed_that_a_deselected_backend_may_need(t, backends, advice):
+    """`--backend db@1` where harness.toml has db 1 and 2."""
+    done = t.evidence(t.key(backend="db@1"), tape(t, "a", "b"), cases=("s/one",))
+    plan = t.plan_for([done], exemptions=[t.exempt("a", backends=backends)], partial=True, versions=("1", "2"))
+    judgement = t.judged(done, plan=plan)
+    assert t.checks(judgement) == ["exemption/false"]
+    assert advice in judgement.findings[0].message
+    assert ("remove" in judgement.findings[0].message) == (advice == "remove the entry")
+
+
+def test_what_did_not_happen_with_some_backends_is_not_judged_for_the_others(t):
+    done = t.evidence(t.key(backend="db@1"), tape(t, "a", "b"), cases=("s/one",))
+    entry = t.exempt("server", check="process/late-exit")
+    plan = t.plan_for([done], exemptions=[entry], partial=True, versions=("1", "2"))
+    judgement = t.judged(done, plan=plan)
+    assert judgement.findings == ()
+    assert ("process/late-exit", True) in {(item.check, item.own) for item in judgement.not_judged}
+
+
 def test_a_late_exit_can_be_excused(t):
     late = t.evidence(t.key(), tape(t, "a", "b", ended_by="term", waited_s=5.0))
     entry = t.exempt("server", check="process/late-exit")

@@ -129,7 +129,7 @@ def test_a_table_that_is_cut_keeps_its_head(make, report_of, clean):
     text = to_markdown(clean)
     fitted = fit_summary(0, text, limit=len(text.encode()) - 1)
     assert fitted.endswith("\n\n1 more in report.json\n")
-    assert {len(row) for rows in rows_of(fitted) for row in rows} == {5, 7}
+    assert {len(row) for rows in rows_of(fitted) for row in rows} == {6, 7}
 
 
 def test_no_room_is_nothing(findings):

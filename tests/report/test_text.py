@@ -81,6 +81,14 @@ def test_colour_changes_nothing_but_colour(samples):
         assert re.sub(r"\x1b\[\d+m", "", coloured) == to_text(report)
 
 
+def test_tools_are_counted_over_cells_and_entries_as_entries(make, report_of, clean):
+    """One entry excuses a tool in both cells: 2 and 1 are both true, and each has its unit."""
+    cells = [make.coverage(backend=name, succeeded=("x", "y"), excused=("z",)) for name in ("a@1", "a@2")]
+    text = to_text(report_of(ran=[make.ran()], coverage=cells, excused=clean.judgement.excused[:1]))
+    assert "4 of 6 tools exercised over 2 cells, 2 excused by 1 entry (1 server, " in text.splitlines()[0]
+    assert "Excused in writing: 1 entry\n" in text
+
+
 def test_a_partial_verdict_says_whose_doing_it_is(make, report_of):
     first = to_text(report_of(ran=[make.ran()], partial=True)).splitlines()[0]
     assert first.startswith("mcp-rollcall: partial — ")
