@@ -94,7 +94,7 @@ def _problems(document: Document, folder: FilePath) -> Iterator[Problem]:
         )
     yield from _version_problems(document, services)
     yield from _service_problems(document, services, folder)
-    yield from _provision_problems(document, services)
+    yield from _provision_problems(document, services, folder)
     yield from _process_problems(document, process, services)
     yield from _placeholder_problems(document, services, process)
 
@@ -163,7 +163,7 @@ def _beside(document: Document, path: Path, target: str, folder: FilePath) -> It
         yield document.problem(path, f"{quoted(target)} is not inside the backend's folder")
     elif not (folder / target).exists():
         yield document.problem(path, f"there is no {quoted(target)} beside this file")
-    elif path[-1] == "dockerfile" and not (folder / target).is_file():
+    elif path[-1] in ("dockerfile", "script") and not (folder / target).is_file():
         yield document.problem(path, f"{quoted(target)} is no file")
 
 
@@ -194,14 +194,39 @@ def _cycles(needs: Mapping[str, list[str]]) -> Iterator[list[str]]:
                 branches.append(iter(needs[name]))
 
 
-def _provision_problems(document: Document, services: Mapping[str, Any]) -> Iterator[Problem]:
+def _provision_problems(document: Document, services: Mapping[str, Any], folder: FilePath) -> Iterator[Problem]:
     for index, value in enumerate(items(document.data.get("provision"))):
-        service = text(table(value).get("service"))
-        path = ("provision", index, "service")
+        step, path = table(value), ("provision", index, "service")
+        service = text(step.get("service"))
+        if isinstance(step.get("script"), str):
+            yield from _script_problems(document, ("provision", index, "script"), step["script"], folder)
+            if services and "service" not in step:
+                hint = f"the service that it runs in: {' or '.join(services)}"
+                yield document.problem(("provision", index, "script"), "this goes with service, which is missing", hint)
+        elif "service" in step and "exec" not in step:
+            yield document.problem(path, "this goes with exec or script, which is missing")
         if service is not None and service not in services:
             yield document.problem(path, f"there is no service {quoted(service)}", did_you_mean(service, services))
         elif service is not None and table(services[service]).get("init") is True:
             yield document.problem(path, "an init service has ended by then", "name a service that stays")
+
+
+def _script_problems(document: Document, path: Path, name: str, folder: FilePath) -> Iterator[Problem]:
+    wrong = list(_beside(document, path, name, folder))
+    yield from wrong
+    if wrong:
+        return
+    try:
+        with (folder / name).open("rb") as file:
+            first = file.readline(200)
+    except OSError as error:
+        yield document.problem(path, f"{quoted(name)} cannot be read: {(error.strerror or '').lower()}")
+        return
+    if not first.startswith(b"#!"):
+        yield document.problem(path, f"{quoted(name)} does not begin with #!", "say what runs it, e.g. #!/bin/sh")
+    elif first.rstrip(b"\n").endswith(b"\r"):
+        hint = "write it with LF line ends; .gitattributes: *.sh text eol=lf"
+        yield document.problem(path, f"the first line of {quoted(name)} ends with CR, so that nothing can run it", hint)
 
 
 def _process_problems(document: Document, process: Mapping[str, Any], services: Mapping[str, Any]) -> Iterator[Problem]:
@@ -359,6 +384,8 @@ def _provision(value: Mapping[str, Any]) -> ProvisionSpec:
     return ProvisionSpec(
         service=value.get("service"),
         exec=tuple(value["exec"]) if "exec" in value else None,
+        script=value.get("script"),
+        env=dict(value.get("env", {})),
         url=http.get("url"),
         method=http.get("method", "GET"),
         user=http.get("user"),

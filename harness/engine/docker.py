@@ -750,11 +750,11 @@ class Engine:
             return f"(the log cannot be read: {error.said})\n".encode()
         return data
 
-    async def execute(self, container: str, argv: Sequence[str]) -> ExecResult:
-        """Runs a command in a container to its end."""
+    async def execute(self, container: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> ExecResult:
+        """Runs a command in a container to its end, with variables added to the container's."""
 
         def work(client: sdk.APIClient) -> ExecResult:
-            made = client.exec_create(container, list(argv))["Id"]
+            made = client.exec_create(container, list(argv), environment=dict(env or {}))["Id"]
             kept = {0: bytearray(), 1: bytearray()}
             for pair in client.exec_start(made, stream=True, demux=True):
                 for index, chunk in enumerate(pair):

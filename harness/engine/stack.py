@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from secrets import token_hex
 
 import anyio
@@ -33,7 +33,7 @@ from harness.engine.ready import EVERY_S, Observation, Probe, command_probe, net
 from harness.engine.scope import LABEL, Scope
 from harness.errors import StackError, iterate_errors
 from harness.model.placeholders import UnknownPlaceholder
-from harness.model.plan import BackendSpec, RoleChoice, Runtime, ServiceSpec, VersionSpec
+from harness.model.plan import BackendSpec, ProvisionSpec, RoleChoice, Runtime, ServiceSpec, VersionSpec
 from harness.model.progress import Progress, stage
 
 __all__ = ["LOG_TAIL_LINES", "TEARDOWN_S", "Stack", "open_stack", "prepare_images"]
@@ -314,6 +314,11 @@ class _Images:
         return tag
 
 
+def _script_target(number: int, step: ProvisionSpec) -> str:
+    """Where the script of a provisioning step is in its container."""
+    return f"/rollcall/{number}/{PurePosixPath(step.script or '').name}"
+
+
 # --- one backend in Docker ----------------------------------------------------------------------
 
 
@@ -386,6 +391,20 @@ class _DockerBackend:
             done = await self._engine.execute(self._containers[name], argv)
             return done.code, done.out, done.err
 
+        async def run_script(
+            number: int, step: ProvisionSpec, env: Mapping[str, str]
+        ) -> tuple[int | None, bytes, bytes]:
+            container = self._containers[self._service_of(step)]
+            try:
+                done = await self._engine.execute(container, [_script_target(number, step)], env=env)
+            except EngineRefused as error:
+                raise StackError(
+                    f"{self._spec.name}: provisioning step {number}: {step.script} cannot be run in service "
+                    f"{self._service_of(step)!r}: {error.said}",
+                    hint="is what its first line names in the image?",
+                ) from None
+            return done.code, done.out, done.err
+
         try:
             self._values |= await provision(
                 self._spec,
@@ -393,12 +412,16 @@ class _DockerBackend:
                 allowed=self._addresses.values(),
                 masker=self._masker,
                 execute=execute,
+                run_script=run_script,
             )
         except StackError as error:
             raise await self._with_states(error) from error.__cause__
         for service in self._spec.services:
             if not service.init and (state := await self._state(service)).ended:
                 raise await self._failure(service, "stopped again after it was ready", state)
+
+    def _service_of(self, step: ProvisionSpec) -> str:
+        return step.service or self._spec.services[0].name
 
     async def _with_states(self, error: StackError) -> StackError:
         """The error of a provisioning step, with what became of the containers and the last lines of their logs."""
@@ -450,7 +473,12 @@ class _DockerBackend:
     def _copy_mounts(self, service: ServiceSpec) -> dict[str, Path]:
         """Copies that any user in a container can read, whatever this user's umask is."""
         out: dict[str, Path] = {}
-        for index, (target, name) in enumerate(service.mounts.items()):
+        scripts = {
+            _script_target(number, step): step.script
+            for number, step in enumerate(self._spec.provision, start=1)
+            if step.script is not None and self._service_of(step) == service.name
+        }
+        for index, (target, name) in enumerate([*service.mounts.items(), *scripts.items()]):
             source, copy = self._spec.folder / name, self._folder / service.name / str(index)
             copy.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -463,6 +491,8 @@ class _DockerBackend:
                 raise StackError(f"{self._spec.place}: {source} cannot be mounted: {error}") from None
             for path in [copy, *copy.rglob("*")]:
                 path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+            if target in scripts:  # a wheel knows no bit for it
+                copy.chmod(0o755)
             out[target] = copy
         return out
 

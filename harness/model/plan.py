@@ -190,14 +190,17 @@ class ServiceSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionSpec:
-    """One provisioning step, by `exec` in a container or by an HTTP request; `capture` gives `${provisioned.NAME}`.
+    """One provisioning step: `exec` or `script` in a container, or an HTTP request.
 
-    Captures are JSON pointers into the answer of an HTTP call or into the JSON on an exec's standard output;
-    the pointer "" takes the whole of it as text.
+    `capture` gives `${provisioned.NAME}`: JSON pointers into the answer of an HTTP call or into the JSON on a command's
+    standard output; the pointer "" takes the whole of it as text. In the process form a script is a process beside the
+    service.
     """
 
     service: str | None = None
     exec: tuple[str, ...] | None = None
+    script: str | None = None  # a file of the backend's folder that begins with "#!"
+    env: Mapping[str, str] = field(default_factory=dict)  # of the script
     url: str | None = None
     method: str = "GET"
     user: str | None = None

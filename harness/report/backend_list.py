@@ -206,6 +206,8 @@ def _ready(ready: ReadySpec | None) -> str:
 def _step(step: ProvisionSpec) -> str:
     if step.exec is not None:
         return f"exec in {step.service or 'the first service'}: {json.dumps(list(step.exec), ensure_ascii=False)}"
+    if step.script is not None:
+        return f"script {step.script}" + (f" in {step.service}" if step.service else "")
     return f"{step.method} {step.url}"
 
 

@@ -322,3 +322,99 @@ def own_things(run):
 def running(words):
     done = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     return any(words in line for line in done.stdout.splitlines())
+
+
+# Two services that stay and one that runs once: it reads a fixture and asks the first; the second starts after it.
+WHOLE = """\
+schema = 1
+name = "whole"
+[versions.1]
+[secrets]
+password = 24
+
+[services.store]
+image = "debian:trixie-slim"
+command = ["perl", "/srv/echo.pl"]
+mounts = { "/srv/echo.pl" = "echo.pl" }
+ports = { http = 80 }
+ready = { http = "http", path = "/", body = "echo" }
+
+[services.load]
+image = "debian:trixie-slim"
+command = ["sh", "-c", 'test "$(cat /fixtures/one/rows)" = rows && perl /srv/ask.pl ${service.store}']
+mounts = { "/fixtures" = "fixtures", "/srv/ask.pl" = "ask.pl" }
+needs = ["store"]
+init = true
+
+[services.front]
+image = "debian:trixie-slim"
+command = ["sleep", "600"]
+needs = ["load"]
+mounts = { "/fixtures" = "fixtures" }
+ready = { exec = ["sh", "-c", "cat /fixtures/one/rows && ! touch /fixtures/x 2>/dev/null"] }
+
+[[provision]]
+script = "user.sh"
+service = "front"
+env = { PASSWORD = "${secret.password}", VERSION = "${version}" }
+capture = { user = "/user", token = "/token" }
+
+[[provision]]
+exec = ["sh", "-c", "echo 'hello ${provisioned.user}'"]
+service = "store"
+capture = { greeting = "" }
+
+[outputs]
+greeting = "${provisioned.greeting}"
+token = { value = "${provisioned.token}", secret = true }
+"""
+ECHO = """\
+use IO::Socket::INET; $| = 1;
+my $s = IO::Socket::INET->new(LocalAddr => "0.0.0.0", LocalPort => 80, Listen => 9, ReuseAddr => 1) or die $!;
+while (my $c = $s->accept) {
+  while (defined(my $h = <$c>)) { last if $h =~ /^\\r?\\n$/ }
+  print $c "HTTP/1.1 200 OK\\r\\nConnection: close\\r\\n\\r\\necho"; close $c;
+}
+"""
+ASK = """\
+use IO::Socket::INET;
+my $s = IO::Socket::INET->new("$ARGV[0]:80") or die "the store is not there: $!"; print $s "GET / X\\n\\n"; print <$s>;
+"""
+USER = """\
+#!/bin/sh
+printf '{"user": "anna of %s", "token": "t-%s"}' "$VERSION" "$PASSWORD"
+"""
+
+
+@pytest.mark.docker
+def test_needs_init_mounts_and_scripts_of_a_file_in_docker(project):
+    files = {"backend.toml": WHOLE, "echo.pl": ECHO, "ask.pl": ASK, "user.sh": USER, "fixtures/one/rows": "rows\n"}
+    project.write({f"backends/whole/{name}": text for name, text in files.items()})
+    done = project.run("backends", "try", "whole", "--show-secrets", "--format", "json")
+    assert done.code == 0, done.stderr
+    outputs = json.loads(done.stdout)["outputs"]
+    assert outputs["greeting"]["value"] == "hello anna of 1"
+    assert re.fullmatch(r"t-[A-Za-z0-9]{24}", outputs["token"]["value"])
+    (shown,) = json.loads(project.run("backends", "show", "whole", "--format", "json").stdout)["backends"]
+    assert [(service["name"], service["needs"], service["init"]) for service in shown["services"]] == [
+        ("store", [], False),
+        ("load", ["store"], True),
+        ("front", ["load"], False),
+    ]
+    assert shown["provision"][0] == {"step": "script user.sh in front", "gives": ["user", "token"]}
+
+
+@pytest.mark.docker
+def test_an_init_service_that_fails_is_exit_5_with_what_it_printed(project):
+    files = {
+        "backend.toml": WHOLE,
+        "echo.pl": ECHO,
+        "ask.pl": "die 'no rows'",
+        "user.sh": USER,
+        "fixtures/one/rows": "rows",
+    }
+    project.write({f"backends/whole/{name}": text for name, text in files.items()})
+    done = project.run("backends", "try", "whole")
+    assert (done.code, done.stdout) == (5, "")
+    assert "service 'load' (a one-shot service) failed" in done.stderr
+    assert "  | no rows" in done.stderr
