@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
+from harness.config.compose import Composed, read_services
 from harness.config.problems import Path, Problem, did_you_mean, quoted
 from harness.config.toml import Document, Files
 from harness.config.validate import check, other_version
@@ -21,6 +22,7 @@ from harness.config.values import (
     texts,
     unknown_placeholders,
 )
+from harness.config.yaml import parse_yaml
 from harness.model.choices import EMBEDDED
 from harness.model.plan import (
     BackendSpec,
@@ -73,15 +75,80 @@ def read_backend(files: Files, folder: FilePath) -> BackendSpec | None:
     if document is None:
         return None
     other = other_version(document, "backend")
-    problems = [other] if other is not None else [*check(document, "backend"), *_problems(document, folder)]
+    if other is not None:
+        files.add(other)
+        return None
+    told = list(check(document, "backend"))
+    composed = _composed(files, document, folder, sound=not told)
+    problems = [*told, *_problems(document, folder, composed), *composed.problems]
     files.add(*problems)
-    return None if problems else _build(document, folder.absolute())
+    return None if problems else _build(document, folder.absolute(), composed)
+
+
+def _composed(files: Files, document: Document, folder: FilePath, *, sound: bool) -> Composed:
+    """The services of the compose file that a backend names; none where it names none.
+
+    Args:
+        sound: The backend fits its schema.
+    """
+    settings = table(document.data.get("compose"))
+    name = text(settings.get("file"))
+    if not name:
+        return Composed()
+    if "services" in document.data:
+        hint = "put all services into one of them"
+        return Composed(problems=[document.problem(("compose",), "there is [services] too", hint, table=True)])
+    wrong = list(_beside(document, ("compose", "file"), name, folder))
+    if wrong:
+        return Composed(problems=wrong)
+    data = files.read_bytes(folder / name)
+    if data is None:
+        return Composed(problems=[])
+    found = parse_yaml(data, file=files.name(folder / name))
+    if isinstance(found, Problem):
+        return Composed(problems=[found])
+    ports = {}
+    for port, value in table(settings.get("ports")).items():
+        service, colon, number = value.partition(":") if isinstance(value, str) else ("", "", "")
+        if colon and number.isascii() and number.isdigit():
+            ports[port] = (service, int(number))
+    out = read_services(
+        found,
+        folder=folder.absolute(),
+        variables={key: item for key, item in table(settings.get("variables")).items() if isinstance(item, str)},
+        ports=ports,
+        ready={
+            key: _ready(item) if sound else ReadySpec(image=True) for key, item in table(settings.get("ready")).items()
+        },
+    )
+    data_services = table(table(found.data).get("services"))
+    for port, (service, inside) in ports.items():
+        if data_services and service not in data_services:
+            hint = did_you_mean(service, data_services)
+            out.problems.append(
+                document.problem(("compose", "ports", port), f"there is no service {quoted(service)}", hint)
+            )
+        elif not 0 < inside < 65536:
+            out.problems.append(document.problem(("compose", "ports", port), f"{inside} is no port"))
+    for service, ready in table(settings.get("ready")).items():
+        path: Path = ("compose", "ready", service)
+        if data_services and service not in data_services:
+            out.problems.append(
+                document.problem(path, f"there is no service {quoted(service)}", did_you_mean(service, data_services))
+            )
+        mine = {port: item[1] for port, item in ports.items() if item[0] == service}
+        out.problems += _ready_problems(document, path, ready, mine)
+    if not out.problems:
+        for cycle in _cycles({service.name: list(service.needs) for service in out.services}):
+            where: Path = ("services", cycle[0], "depends_on")
+            out.problems.append(found.problem(where, f"services need each other in a circle: {' -> '.join(cycle)}"))
+    return out
 
 
 # --- what a schema cannot say -------------------------------------------------------------------
 
 
-def _problems(document: Document, folder: FilePath) -> Iterator[Problem]:
+def _problems(document: Document, folder: FilePath, composed: Composed) -> Iterator[Problem]:
     data = document.data
     services, process = table(data.get("services")), table(data.get("process"))
     for path, string in strings(data, ()):
@@ -92,8 +159,12 @@ def _problems(document: Document, folder: FilePath) -> Iterator[Problem]:
         yield document.problem(
             ("name",), f"{quoted(name)} stands in a folder named {quoted(folder.absolute().name)}", "give both one name"
         )
-    yield from _version_problems(document, services)
+    if "compose" in data and (composed.problems or not composed.services):
+        return  # without its services there is more that does not fit than there are faults
     yield from _service_problems(document, services, folder)
+    if composed.services:
+        services = {item.name: {"ports": dict(item.ports), "init": item.init} for item in composed.services}
+    yield from _version_problems(document, services)
     yield from _provision_problems(document, services, folder)
     yield from _process_problems(document, process, services)
     yield from _placeholder_problems(document, services, process)
@@ -104,7 +175,12 @@ def _version_problems(document: Document, services: Mapping[str, Any]) -> Iterat
     versions = table(data.get("versions"))
     default = text(data.get("default"))
     if services and "versions" not in data:
-        yield document.problem(("services",), "there is no [versions.<name>]", "containers have a version", table=True)
+        yield document.problem(
+            ("compose" if "compose" in data else "services",),
+            "there is no [versions.<name>]",
+            "containers have a version",
+            table=True,
+        )
     if EMBEDDED in versions:
         yield document.problem(
             ("versions", EMBEDDED), f"{EMBEDDED} is what the process form is called; use another name"
@@ -283,6 +359,10 @@ def _placeholder_problems(
     scope = Scope(known=secrets | names, elsewhere={**early, "address": unborn, "port": unborn})
     for key in ("versions", "services"):
         yield from unknown_placeholders(document, (key,), data.get(key), scope.judge)
+    given = table(data.get("compose"))
+    yield from unknown_placeholders(document, ("compose", "variables"), given.get("variables"), scope.judge)
+    standing = Scope(known=reached, elsewhere=early)
+    yield from unknown_placeholders(document, ("compose", "ready"), given.get("ready"), standing.judge)
     captured: set[str] = set()
     for index, step in enumerate(items(data.get("provision"))):
         body = {key: value for key, value in table(step).items() if key != "capture"}
@@ -313,13 +393,14 @@ def _placeholder_problems(
 # --- building -----------------------------------------------------------------------------------
 
 
-def _build(document: Document, folder: FilePath) -> BackendSpec:
+def _build(document: Document, folder: FilePath, composed: Composed) -> BackendSpec:
     data = document.data
     versions = {
         name: VersionSpec(name=name, build_args=dict(value.get("build_args", {})), images=dict(value.get("images", {})))
         for name, value in data.get("versions", {}).items()
     }
     services = data.get("services", {})
+    ports = services or {item.name: {"ports": item.ports} for item in composed.services}
     return BackendSpec(
         name=data["name"],
         folder=folder,
@@ -328,7 +409,7 @@ def _build(document: Document, folder: FilePath) -> BackendSpec:
         default=data.get("default", next(iter(versions), "")),
         versions=versions,
         secrets=dict(data.get("secrets", {})),
-        services=tuple(_service(name, value) for name, value in services.items()),
+        services=composed.services or tuple(_service(name, value) for name, value in services.items()),
         provision=tuple(_provision(value) for value in data.get("provision", [])),
         outputs=tuple(
             OutputSpec(name=name, value=value)
@@ -336,7 +417,7 @@ def _build(document: Document, folder: FilePath) -> BackendSpec:
             else OutputSpec(name=name, value=value["value"], secret=value.get("secret", False))
             for name, value in data.get("outputs", {}).items()
         ),
-        process=_embedded(data["process"], services) if "process" in data else None,
+        process=_embedded(data["process"], ports) if "process" in data else None,
     )
 
 

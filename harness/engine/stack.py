@@ -257,6 +257,9 @@ class _Images:
     async def get(self, spec: BackendSpec, service: ServiceSpec, version: VersionSpec) -> str:
         """The name of the image of a service, which is here then."""
         image = version.images.get(service.name) or service.image
+        if image is not None:
+            where = f"{spec.place}: image of service {service.name!r}"
+            image = expanded(image, {"version": version.name}, where=where)
         async with self._lock:
             if service.dockerfile is None or service.name in version.images:
                 if image is None:
@@ -271,15 +274,19 @@ class _Images:
                 await self.engine.pull(image)
 
     async def _build(self, spec: BackendSpec, service: ServiceSpec, dockerfile: str, version: VersionSpec) -> str:
+        folder = spec.folder / service.context
         try:
-            text = (spec.folder / dockerfile).read_text(encoding="utf-8")
+            text = (folder / dockerfile).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise StackError(f"{spec.place}: {spec.folder / dockerfile} cannot be read: {error}") from None
-        bases = base_images(text, version.build_args)
+            raise StackError(f"{spec.place}: {folder / dockerfile} cannot be read: {error}") from None
+        where = f"{spec.place}: build arguments of service {service.name!r}"
+        args = {
+            key: expanded(value, {"version": version.name}, where=where)
+            for key, value in {**service.build_args, **version.build_args}.items()
+        }
+        bases = base_images(text, args)
         ids = [await self.engine.image_id(base) or "" for base in bases]
-        mark = await anyio.to_thread.run_sync(
-            partial(image_fingerprint, spec.folder, dockerfile, version.build_args, ids)
-        )
+        mark = await anyio.to_thread.run_sync(partial(image_fingerprint, folder, dockerfile, args, ids))
         tag = f"{REPOSITORY}/{spec.name}-{service.name}:{version.name}-{mark}".lower()
         if await self.engine.image_id(tag) is not None:
             return tag
@@ -301,16 +308,16 @@ class _Images:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(tell)
                 await self.engine.build(
-                    spec.folder,
+                    folder,
                     dockerfile,
                     tag=tag,
-                    args=version.build_args,
+                    args=args,
                     labels={f"{LABEL}backend": spec.name},
                     seen=partial(latest.__setitem__, 0),
                 )
                 tasks.cancel_scope.cancel()
         if await self.engine.image_id(tag) is None:
-            raise StackError(f"the image of {spec.folder / dockerfile} was built, and is not there")
+            raise StackError(f"the image of {folder / dockerfile} was built, and is not there")
         return tag
 
 
@@ -348,7 +355,7 @@ class _DockerBackend:
         self._network = f"rollcall-{self._id}"
         self._folder = scope.tmp / f"stack-{self._id}"
         self._labels = {**scope.labels, f"{LABEL}stack": self._id, f"{LABEL}role": role.role}
-        self._values: dict[str, str] = {"version": role.version}
+        self._values: dict[str, str] = {"version": role.version, "$": "$"}  # a compose file may hold "$${HOME}"
         self._containers: dict[str, str] = {}  # service -> container
         self._addresses: dict[str, tuple[str, int]] = {}  # port name -> address
         self._done: dict[str, anyio.Event] = {}
@@ -441,6 +448,9 @@ class _DockerBackend:
         command = None
         if service.command is not None:
             command = [expanded(part, self._values, where=f"{where} command") for part in service.command]
+        entrypoint = None
+        if service.entrypoint is not None:
+            entrypoint = [expanded(part, self._values, where=f"{where} entrypoint") for part in service.entrypoint]
         mounts = await anyio.to_thread.run_sync(self._copy_mounts, service)
         with anyio.CancelScope(shield=True):
             container = await self._engine.create_container(
@@ -454,6 +464,10 @@ class _DockerBackend:
                 ports=tuple(service.ports.values()),
                 mounts=mounts,
                 tmpfs=service.tmpfs,
+                volumes=[(volume.name and f"{self._network}-{volume.name}", volume) for volume in service.volumes],
+                entrypoint=entrypoint,
+                user=service.user,
+                working_dir=service.working_dir,
             )
         self._containers[service.name] = container
         try:

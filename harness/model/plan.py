@@ -44,6 +44,7 @@ __all__ = [
     "StepSpec",
     "SuiteSpec",
     "VersionSpec",
+    "VolumeSpec",
 ]
 
 Era = Literal["handshake", "modern"]
@@ -171,11 +172,20 @@ class ReadySpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeSpec:
+    """A volume that is new for every stack; `name` is empty where no other service mounts it."""
+
+    target: str
+    name: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
     """One container of a backend. `init` services run once and must exit 0 before those that need them start."""
 
     name: str
-    dockerfile: str | None = None  # relative to the backend's folder; else `image`
+    dockerfile: str | None = None  # relative to the context; else `image`
     image: str | None = None
     ports: Mapping[str, int] = field(default_factory=dict)  # port name -> container port
     env: Mapping[str, str] = field(default_factory=dict)
@@ -186,6 +196,13 @@ class ServiceSpec:
     tmpfs: tuple[str, ...] = ()
     ready: ReadySpec | None = None
     ready_timeout_s: float = 60.0
+    # of compose files only
+    context: str = "."  # of the Dockerfile, relative to the backend's folder
+    build_args: Mapping[str, str] = field(default_factory=dict)  # those of the version come on top
+    entrypoint: tuple[str, ...] | None = None
+    user: str | None = None
+    working_dir: str | None = None
+    volumes: tuple[VolumeSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
