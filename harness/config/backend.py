@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
+from harness.config.compose import Composed, read_services
 from harness.config.problems import Path, Problem, did_you_mean, quoted
 from harness.config.toml import Document, Files
 from harness.config.validate import check, other_version
@@ -21,6 +22,7 @@ from harness.config.values import (
     texts,
     unknown_placeholders,
 )
+from harness.config.yaml import parse_yaml
 from harness.model.choices import EMBEDDED
 from harness.model.plan import (
     BackendSpec,
@@ -73,15 +75,80 @@ def read_backend(files: Files, folder: FilePath) -> BackendSpec | None:
     if document is None:
         return None
     other = other_version(document, "backend")
-    problems = [other] if other is not None else [*check(document, "backend"), *_problems(document, folder)]
+    if other is not None:
+        files.add(other)
+        return None
+    told = list(check(document, "backend"))
+    composed = _composed(files, document, folder, sound=not told)
+    problems = [*told, *_problems(document, folder, composed), *composed.problems]
     files.add(*problems)
-    return None if problems else _build(document, folder.absolute())
+    return None if problems else _build(document, folder.absolute(), composed)
+
+
+def _composed(files: Files, document: Document, folder: FilePath, *, sound: bool) -> Composed:
+    """The services of the compose file that a backend names; none where it names none.
+
+    Args:
+        sound: The backend fits its schema.
+    """
+    settings = table(document.data.get("compose"))
+    name = text(settings.get("file"))
+    if not name:
+        return Composed()
+    if "services" in document.data:
+        hint = "put all services into one of them"
+        return Composed(problems=[document.problem(("compose",), "there is [services] too", hint, table=True)])
+    wrong = list(_beside(document, ("compose", "file"), name, folder))
+    if wrong:
+        return Composed(problems=wrong)
+    data = files.read_bytes(folder / name)
+    if data is None:
+        return Composed(problems=[])
+    found = parse_yaml(data, file=files.name(folder / name))
+    if isinstance(found, Problem):
+        return Composed(problems=[found])
+    ports = {}
+    for port, value in table(settings.get("ports")).items():
+        service, colon, number = value.partition(":") if isinstance(value, str) else ("", "", "")
+        if colon and number.isascii() and number.isdigit():
+            ports[port] = (service, int(number))
+    out = read_services(
+        found,
+        folder=folder.absolute(),
+        variables={key: item for key, item in table(settings.get("variables")).items() if isinstance(item, str)},
+        ports=ports,
+        ready={
+            key: _ready(item) if sound else ReadySpec(image=True) for key, item in table(settings.get("ready")).items()
+        },
+    )
+    data_services = table(table(found.data).get("services"))
+    for port, (service, inside) in ports.items():
+        if data_services and service not in data_services:
+            hint = did_you_mean(service, data_services)
+            out.problems.append(
+                document.problem(("compose", "ports", port), f"there is no service {quoted(service)}", hint)
+            )
+        elif not 0 < inside < 65536:
+            out.problems.append(document.problem(("compose", "ports", port), f"{inside} is no port"))
+    for service, ready in table(settings.get("ready")).items():
+        path: Path = ("compose", "ready", service)
+        if data_services and service not in data_services:
+            out.problems.append(
+                document.problem(path, f"there is no service {quoted(service)}", did_you_mean(service, data_services))
+            )
+        mine = {port: item[1] for port, item in ports.items() if item[0] == service}
+        out.problems += _ready_problems(document, path, ready, mine)
+    if not out.problems:
+        for cycle in _cycles({service.name: list(service.needs) for service in out.services}):
+            where: Path = ("services", cycle[0], "depends_on")
+            out.problems.append(found.problem(where, f"services need each other in a circle: {' -> '.join(cycle)}"))
+    return out
 
 
 # --- what a schema cannot say -------------------------------------------------------------------
 
 
-def _problems(document: Document, folder: FilePath) -> Iterator[Problem]:
+def _problems(document: Document, folder: FilePath, composed: Composed) -> Iterator[Problem]:
     data = document.data
     services, process = table(data.get("services")), table(data.get("process"))
     for path, string in strings(data, ()):
@@ -92,9 +159,13 @@ def _problems(document: Document, folder: FilePath) -> Iterator[Problem]:
         yield document.problem(
             ("name",), f"{quoted(name)} stands in a folder named {quoted(folder.absolute().name)}", "give both one name"
         )
-    yield from _version_problems(document, services)
+    if "compose" in data and (composed.problems or not composed.services):
+        return  # without its services there is more that does not fit than there are faults
     yield from _service_problems(document, services, folder)
-    yield from _provision_problems(document, services)
+    if composed.services:
+        services = {item.name: {"ports": dict(item.ports), "init": item.init} for item in composed.services}
+    yield from _version_problems(document, services)
+    yield from _provision_problems(document, services, folder)
     yield from _process_problems(document, process, services)
     yield from _placeholder_problems(document, services, process)
 
@@ -104,7 +175,12 @@ def _version_problems(document: Document, services: Mapping[str, Any]) -> Iterat
     versions = table(data.get("versions"))
     default = text(data.get("default"))
     if services and "versions" not in data:
-        yield document.problem(("services",), "there is no [versions.<name>]", "containers have a version", table=True)
+        yield document.problem(
+            ("compose" if "compose" in data else "services",),
+            "there is no [versions.<name>]",
+            "containers have a version",
+            table=True,
+        )
     if EMBEDDED in versions:
         yield document.problem(
             ("versions", EMBEDDED), f"{EMBEDDED} is what the process form is called; use another name"
@@ -163,7 +239,7 @@ def _beside(document: Document, path: Path, target: str, folder: FilePath) -> It
         yield document.problem(path, f"{quoted(target)} is not inside the backend's folder")
     elif not (folder / target).exists():
         yield document.problem(path, f"there is no {quoted(target)} beside this file")
-    elif path[-1] == "dockerfile" and not (folder / target).is_file():
+    elif path[-1] in ("dockerfile", "script") and not (folder / target).is_file():
         yield document.problem(path, f"{quoted(target)} is no file")
 
 
@@ -194,14 +270,39 @@ def _cycles(needs: Mapping[str, list[str]]) -> Iterator[list[str]]:
                 branches.append(iter(needs[name]))
 
 
-def _provision_problems(document: Document, services: Mapping[str, Any]) -> Iterator[Problem]:
+def _provision_problems(document: Document, services: Mapping[str, Any], folder: FilePath) -> Iterator[Problem]:
     for index, value in enumerate(items(document.data.get("provision"))):
-        service = text(table(value).get("service"))
-        path = ("provision", index, "service")
+        step, path = table(value), ("provision", index, "service")
+        service = text(step.get("service"))
+        if isinstance(step.get("script"), str):
+            yield from _script_problems(document, ("provision", index, "script"), step["script"], folder)
+            if services and "service" not in step:
+                hint = f"the service that it runs in: {' or '.join(services)}"
+                yield document.problem(("provision", index, "script"), "this goes with service, which is missing", hint)
+        elif "service" in step and "exec" not in step:
+            yield document.problem(path, "this goes with exec or script, which is missing")
         if service is not None and service not in services:
             yield document.problem(path, f"there is no service {quoted(service)}", did_you_mean(service, services))
         elif service is not None and table(services[service]).get("init") is True:
             yield document.problem(path, "an init service has ended by then", "name a service that stays")
+
+
+def _script_problems(document: Document, path: Path, name: str, folder: FilePath) -> Iterator[Problem]:
+    wrong = list(_beside(document, path, name, folder))
+    yield from wrong
+    if wrong:
+        return
+    try:
+        with (folder / name).open("rb") as file:
+            first = file.readline(200)
+    except OSError as error:
+        yield document.problem(path, f"{quoted(name)} cannot be read: {(error.strerror or '').lower()}")
+        return
+    if not first.startswith(b"#!"):
+        yield document.problem(path, f"{quoted(name)} does not begin with #!", "say what runs it, e.g. #!/bin/sh")
+    elif first.rstrip(b"\n").endswith(b"\r"):
+        hint = "write it with LF line ends; .gitattributes: *.sh text eol=lf"
+        yield document.problem(path, f"the first line of {quoted(name)} ends with CR, so that nothing can run it", hint)
 
 
 def _process_problems(document: Document, process: Mapping[str, Any], services: Mapping[str, Any]) -> Iterator[Problem]:
@@ -258,6 +359,10 @@ def _placeholder_problems(
     scope = Scope(known=secrets | names, elsewhere={**early, "address": unborn, "port": unborn})
     for key in ("versions", "services"):
         yield from unknown_placeholders(document, (key,), data.get(key), scope.judge)
+    given = table(data.get("compose"))
+    yield from unknown_placeholders(document, ("compose", "variables"), given.get("variables"), scope.judge)
+    standing = Scope(known=reached, elsewhere=early)
+    yield from unknown_placeholders(document, ("compose", "ready"), given.get("ready"), standing.judge)
     captured: set[str] = set()
     for index, step in enumerate(items(data.get("provision"))):
         body = {key: value for key, value in table(step).items() if key != "capture"}
@@ -288,13 +393,14 @@ def _placeholder_problems(
 # --- building -----------------------------------------------------------------------------------
 
 
-def _build(document: Document, folder: FilePath) -> BackendSpec:
+def _build(document: Document, folder: FilePath, composed: Composed) -> BackendSpec:
     data = document.data
     versions = {
         name: VersionSpec(name=name, build_args=dict(value.get("build_args", {})), images=dict(value.get("images", {})))
         for name, value in data.get("versions", {}).items()
     }
     services = data.get("services", {})
+    ports = services or {item.name: {"ports": item.ports} for item in composed.services}
     return BackendSpec(
         name=data["name"],
         folder=folder,
@@ -303,7 +409,7 @@ def _build(document: Document, folder: FilePath) -> BackendSpec:
         default=data.get("default", next(iter(versions), "")),
         versions=versions,
         secrets=dict(data.get("secrets", {})),
-        services=tuple(_service(name, value) for name, value in services.items()),
+        services=composed.services or tuple(_service(name, value) for name, value in services.items()),
         provision=tuple(_provision(value) for value in data.get("provision", [])),
         outputs=tuple(
             OutputSpec(name=name, value=value)
@@ -311,7 +417,7 @@ def _build(document: Document, folder: FilePath) -> BackendSpec:
             else OutputSpec(name=name, value=value["value"], secret=value.get("secret", False))
             for name, value in data.get("outputs", {}).items()
         ),
-        process=_embedded(data["process"], services) if "process" in data else None,
+        process=_embedded(data["process"], ports) if "process" in data else None,
     )
 
 
@@ -359,6 +465,8 @@ def _provision(value: Mapping[str, Any]) -> ProvisionSpec:
     return ProvisionSpec(
         service=value.get("service"),
         exec=tuple(value["exec"]) if "exec" in value else None,
+        script=value.get("script"),
+        env=dict(value.get("env", {})),
         url=http.get("url"),
         method=http.get("method", "GET"),
         user=http.get("user"),

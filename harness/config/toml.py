@@ -98,6 +98,14 @@ class Files:
             self._read[key] = None if isinstance(found, Problem) else found
         return self._read[key]
 
+    def read_bytes(self, path: FilePath) -> bytes | None:
+        """What is in a file that is no TOML; None where its problem has been added instead."""
+        data = _bytes_of(path, self.name(path))
+        if isinstance(data, Problem):
+            self.add(data)
+            return None
+        return data
+
 
 def _bytes_of(path: FilePath, file: str) -> bytes | Problem:
     place = Place(file=file)

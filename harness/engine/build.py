@@ -326,9 +326,18 @@ def _remedy(command: Sequence[str], cwd: Path) -> str:
     return ""
 
 
-async def run_logged(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: IO[bytes]) -> int:
+async def run_logged(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    log: IO[bytes],
+    errors: IO[bytes] | None = None,
+) -> int:
     """Runs a command in a session of its own, its output going to a file; kills the whole group if we are cancelled.
 
+    Args:
+        errors: Takes the standard error; `log` takes it too without.
     Returns:
         Its exit code, negative for a signal.
     Raises:
@@ -341,7 +350,7 @@ async def run_logged(command: Sequence[str], *, cwd: Path, env: Mapping[str, str
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=log,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.STDOUT if errors is None else errors,
         start_new_session=True,
     )
     try:

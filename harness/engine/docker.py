@@ -30,6 +30,7 @@ import anyio
 import anyio.to_thread
 
 from harness.errors import StackError
+from harness.model.plan import VolumeSpec
 
 if TYPE_CHECKING:
     import docker as sdk
@@ -685,8 +686,17 @@ class Engine:
         ports: Sequence[int],
         mounts: Mapping[str, Path],
         tmpfs: Sequence[str],
+        volumes: Sequence[tuple[str, VolumeSpec]] = (),
+        entrypoint: Sequence[str] | None = None,
+        user: str | None = None,
+        working_dir: str | None = None,
     ) -> str:
-        """Creates a container and gives its id. Ports go to free ones of 127.0.0.1; mounts are read-only."""
+        """Creates a container and gives its id. Ports go to free ones of 127.0.0.1; mounts are read-only.
+
+        Args:
+            tmpfs: Paths, each perhaps with ":" and mount options.
+            volumes: (name on the engine or "", volume); they bear the labels and are made where they are not there.
+        """
 
         def work(client: sdk.APIClient) -> str:
             from docker.types import EndpointConfig, LogConfig, Mount, NetworkingConfig
@@ -694,8 +704,14 @@ class Engine:
             host = client.create_host_config(
                 network_mode=network,
                 port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in ports},
-                mounts=[Mount(target, str(source), type="bind", read_only=True) for target, source in mounts.items()],
-                tmpfs=dict.fromkeys(tmpfs, ""),
+                mounts=[
+                    *(Mount(target, str(source), type="bind", read_only=True) for target, source in mounts.items()),
+                    *(
+                        Mount(volume.target, name or None, labels=dict(labels), read_only=volume.read_only)
+                        for name, volume in volumes
+                    ),
+                ],
+                tmpfs={path: options for path, _, options in (item.partition(":") for item in tmpfs)},
                 init=True,
                 restart_policy={"Name": "no"},
                 log_config=LogConfig(type="json-file", config={"max-size": "20m", "max-file": "1"}),
@@ -706,6 +722,9 @@ class Engine:
                 name=name,
                 hostname=alias,
                 command=list(command) if command is not None else None,
+                entrypoint=list(entrypoint) if entrypoint is not None else None,
+                user=user,
+                working_dir=working_dir,
                 environment=dict(env),
                 ports=[(port, "tcp") for port in ports],
                 labels=dict(labels),
@@ -750,11 +769,11 @@ class Engine:
             return f"(the log cannot be read: {error.said})\n".encode()
         return data
 
-    async def execute(self, container: str, argv: Sequence[str]) -> ExecResult:
-        """Runs a command in a container to its end."""
+    async def execute(self, container: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> ExecResult:
+        """Runs a command in a container to its end, with variables added to the container's."""
 
         def work(client: sdk.APIClient) -> ExecResult:
-            made = client.exec_create(container, list(argv))["Id"]
+            made = client.exec_create(container, list(argv), environment=dict(env or {}))["Id"]
             kept = {0: bytearray(), 1: bytearray()}
             for pair in client.exec_start(made, stream=True, demux=True):
                 for index, chunk in enumerate(pair):

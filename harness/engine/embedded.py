@@ -38,7 +38,7 @@ from harness.engine.ready import Probe, command_probe, network_probe, wait_ready
 from harness.engine.scope import Scope
 from harness.errors import BuildError, StackError
 from harness.model.placeholders import UnknownPlaceholder, names_in
-from harness.model.plan import BackendSpec, EmbeddedSpec, RoleChoice
+from harness.model.plan import BackendSpec, EmbeddedSpec, ProvisionSpec, RoleChoice
 from harness.model.progress import Progress, stage
 
 __all__ = ["INSTALL_TIMEOUT_S", "STOP_GRACE_S", "Embedded", "listeners"]
@@ -49,6 +49,7 @@ START_ATTEMPTS = 3  # a free port may be taken by somebody else before the servi
 COMMAND_TIMEOUT_S = 10.0
 LOG_LIMIT_BYTES = 4 * 1024 * 1024
 LOG_TAIL_LINES = 40
+SCRIPT_OUTPUT_LIMIT_BYTES = 1024 * 1024
 _TAKEN = re.compile(r"address already in use|EADDRINUSE|errno 98", re.IGNORECASE)
 
 
@@ -79,6 +80,7 @@ class Embedded:
         self._state = state
         self._folder = scope.tmp / f"stack-{token_hex(6)}"
         self._service: _Service | None = None
+        self._env: Mapping[str, str] = {}  # the service's
 
     async def open(self) -> Standing:
         """Stands it up.
@@ -98,7 +100,14 @@ class Embedded:
             addresses = await self._start(process, venv, values)
             service = self._service
             assert service is not None
-            values |= await provision(spec, values, allowed=addresses.values(), masker=self._masker, execute=None)
+            values |= await provision(
+                spec,
+                values,
+                allowed=addresses.values(),
+                masker=self._masker,
+                execute=None,
+                run_script=partial(self._script, venv, values),
+            )
             if (ended := service.ended()) is not None:
                 raise self._failure(f"{ended} after it was ready", "")
             version = await self._version(process, venv, values)
@@ -210,7 +219,7 @@ class Embedded:
             path.chmod(0o600)
         declared = {key: expanded(value, values, where=f"{where} env {key}") for key, value in process.env.items()}
         self._masker.add(*(value for key, value in declared.items() if is_secret_name(key)))
-        env = _environment(venv, folder) | declared
+        self._env = env = _environment(venv, folder) | declared
         argv = [expanded(part, values, where=f"{where} command") for part in process.command]
         self._service = service = _Service(argv, env, data)
         await self._wait(process, service, addresses, values, env, data)
@@ -274,6 +283,32 @@ class Embedded:
                     f"{self._role.label}: it listens on {', '.join(sorted(public))} port {port}, open to others",
                     hint=f"make it bind 127.0.0.1 only, in {self._spec.place} [process]",
                 )
+
+    async def _script(
+        self, venv: Path | None, values: Mapping[str, str], number: int, step: ProvisionSpec, env: Mapping[str, str]
+    ) -> tuple[int | None, bytes, bytes]:
+        """Runs a copy of a script beside the service, in `${dir}`; a Python file in its Python."""
+        assert step.script is not None
+        folder = self._folder / f"script-{number}"
+        folder.mkdir()
+        script = folder / Path(step.script).name
+        where = f"{self._spec.name}: provisioning step {number}"
+        try:
+            script.write_bytes((self._spec.folder / step.script).read_bytes())
+            script.chmod(0o500)
+            argv = [str(script)]
+            if script.suffix == ".py":
+                argv = [str(venv / "bin" / "python") if venv is not None else sys.executable, *argv]
+            with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
+                whole = {**self._env, **env}  # the HOME by which `close` finds whatever stays
+                code = await run_logged(argv, cwd=Path(values["dir"]), env=whole, log=out, errors=err)
+                printed = []
+                for file in (out, err):
+                    file.seek(0)
+                    printed.append(file.read(SCRIPT_OUTPUT_LIMIT_BYTES))
+        except OSError as error:
+            raise StackError(f"{where}: {step.script} cannot be run: {error}") from None
+        return code, printed[0], printed[1]
 
     async def _version(self, process: EmbeddedSpec, venv: Path | None, values: Mapping[str, str]) -> str:
         if not process.version_command:

@@ -11,19 +11,31 @@ from dataclasses import dataclass
 import anyio
 
 from harness.engine import loopback
-from harness.engine.mask import Masker
+from harness.engine.mask import Masker, is_secret_name
 from harness.errors import StackError
 from harness.model.outcome import Missing, resolve_pointer
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import BackendSpec, OutputSpec, ProvisionSpec
 
-__all__ = ["RETRY_S", "Execute", "Standing", "expanded", "make_outputs", "make_secrets", "provision", "random_secret"]
+__all__ = [
+    "RETRY_S",
+    "Execute",
+    "RunScript",
+    "Standing",
+    "expanded",
+    "make_outputs",
+    "make_secrets",
+    "provision",
+    "random_secret",
+]
 
 ALPHABET = string.ascii_letters + string.digits
 RETRY_S = 0.5
 
 # Runs argv in a container: (service or None for the only one, argv) -> exit code, stdout, stderr.
 Execute = Callable[[str | None, Sequence[str]], Awaitable[tuple[int | None, bytes, bytes]]]
+# Runs the script of a step: (its number from 1, the step, its variables) -> the same.
+RunScript = Callable[[int, ProvisionSpec, Mapping[str, str]], Awaitable[tuple[int | None, bytes, bytes]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +92,7 @@ async def provision(
     allowed: Iterable[tuple[str, int]],
     masker: Masker,
     execute: Execute | None,
+    run_script: RunScript,
 ) -> dict[str, str]:
     """Takes the steps in order and gives what they captured, as `provisioned.NAME`.
 
@@ -87,6 +100,7 @@ async def provision(
         values: For placeholders.
         allowed: The addresses to which HTTP steps may go.
         execute: For exec steps; None where there is no container to run them in.
+        run_script: For script steps.
     Raises:
         StackError: A step failed; nothing after it was tried.
     """
@@ -98,7 +112,12 @@ async def provision(
         known = {**values, **got}
         try:
             with anyio.fail_after(step.timeout_s):
-                document = await _take(step, known, targets, where, execute, masker)
+                if step.script is not None:
+                    env = {key: expanded(value, known, where=f"{where} env {key}") for key, value in step.env.items()}
+                    masker.add(*(value for key, value in env.items() if is_secret_name(key)))
+                    document = _printed(await run_script(number, step, env), where, step.script, masker)
+                else:
+                    document = await _take(step, known, targets, where, execute, masker)
         except TimeoutError:
             raise StackError(f"{where} had not ended after {step.timeout_s:g} s") from None
         for name, pointer in step.capture.items():
@@ -124,11 +143,7 @@ async def _take(
                 f"{where} runs {argv[0]!r} inside a container, which the process form does not have",
                 hint="use Docker for this backend (--runtime docker)",
             )
-        code, out, err = await execute(step.service, argv)
-        if code != 0:
-            log = "\n".join(data.decode("utf-8", "backslashreplace").strip() for data in (out, err) if data.strip())
-            raise StackError(f"{where}: {' '.join(argv)} ended with exit code {code}", log=masker.text(log)[-8000:])
-        return out.decode("utf-8", "backslashreplace")
+        return _printed(await execute(step.service, argv), where, " ".join(argv), masker)
     assert step.url is not None
     url = expanded(step.url, values, where=where)
     headers = {name: expanded(value, values, where=where) for name, value in step.headers.items()}
@@ -151,6 +166,15 @@ async def _take(
             log=masker.text(answer.text)[:8000],
         )
     return answer.text
+
+
+def _printed(done: tuple[int | None, bytes, bytes], where: str, what: str, masker: Masker) -> str:
+    """What a command printed on its standard output, if it ended with 0."""
+    code, out, err = done
+    if code != 0:
+        log = "\n".join(data.decode("utf-8", "backslashreplace").strip() for data in (out, err) if data.strip())
+        raise StackError(f"{where}: {what} ended with exit code {code}", log=masker.text(log)[-8000:])
+    return out.decode("utf-8", "backslashreplace")
 
 
 def _captured(text: str, pointer: str, masker: Masker, *, where: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from secrets import token_hex
 
 import anyio
@@ -33,7 +33,7 @@ from harness.engine.ready import EVERY_S, Observation, Probe, command_probe, net
 from harness.engine.scope import LABEL, Scope
 from harness.errors import StackError, iterate_errors
 from harness.model.placeholders import UnknownPlaceholder
-from harness.model.plan import BackendSpec, RoleChoice, Runtime, ServiceSpec, VersionSpec
+from harness.model.plan import BackendSpec, ProvisionSpec, RoleChoice, Runtime, ServiceSpec, VersionSpec
 from harness.model.progress import Progress, stage
 
 __all__ = ["LOG_TAIL_LINES", "TEARDOWN_S", "Stack", "open_stack", "prepare_images"]
@@ -257,6 +257,9 @@ class _Images:
     async def get(self, spec: BackendSpec, service: ServiceSpec, version: VersionSpec) -> str:
         """The name of the image of a service, which is here then."""
         image = version.images.get(service.name) or service.image
+        if image is not None:
+            where = f"{spec.place}: image of service {service.name!r}"
+            image = expanded(image, {"version": version.name}, where=where)
         async with self._lock:
             if service.dockerfile is None or service.name in version.images:
                 if image is None:
@@ -271,15 +274,19 @@ class _Images:
                 await self.engine.pull(image)
 
     async def _build(self, spec: BackendSpec, service: ServiceSpec, dockerfile: str, version: VersionSpec) -> str:
+        folder = spec.folder / service.context
         try:
-            text = (spec.folder / dockerfile).read_text(encoding="utf-8")
+            text = (folder / dockerfile).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise StackError(f"{spec.place}: {spec.folder / dockerfile} cannot be read: {error}") from None
-        bases = base_images(text, version.build_args)
+            raise StackError(f"{spec.place}: {folder / dockerfile} cannot be read: {error}") from None
+        where = f"{spec.place}: build arguments of service {service.name!r}"
+        args = {
+            key: expanded(value, {"version": version.name}, where=where)
+            for key, value in {**service.build_args, **version.build_args}.items()
+        }
+        bases = base_images(text, args)
         ids = [await self.engine.image_id(base) or "" for base in bases]
-        mark = await anyio.to_thread.run_sync(
-            partial(image_fingerprint, spec.folder, dockerfile, version.build_args, ids)
-        )
+        mark = await anyio.to_thread.run_sync(partial(image_fingerprint, folder, dockerfile, args, ids))
         tag = f"{REPOSITORY}/{spec.name}-{service.name}:{version.name}-{mark}".lower()
         if await self.engine.image_id(tag) is not None:
             return tag
@@ -301,17 +308,22 @@ class _Images:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(tell)
                 await self.engine.build(
-                    spec.folder,
+                    folder,
                     dockerfile,
                     tag=tag,
-                    args=version.build_args,
+                    args=args,
                     labels={f"{LABEL}backend": spec.name},
                     seen=partial(latest.__setitem__, 0),
                 )
                 tasks.cancel_scope.cancel()
         if await self.engine.image_id(tag) is None:
-            raise StackError(f"the image of {spec.folder / dockerfile} was built, and is not there")
+            raise StackError(f"the image of {folder / dockerfile} was built, and is not there")
         return tag
+
+
+def _script_target(number: int, step: ProvisionSpec) -> str:
+    """Where the script of a provisioning step is in its container."""
+    return f"/rollcall/{number}/{PurePosixPath(step.script or '').name}"
 
 
 # --- one backend in Docker ----------------------------------------------------------------------
@@ -343,7 +355,7 @@ class _DockerBackend:
         self._network = f"rollcall-{self._id}"
         self._folder = scope.tmp / f"stack-{self._id}"
         self._labels = {**scope.labels, f"{LABEL}stack": self._id, f"{LABEL}role": role.role}
-        self._values: dict[str, str] = {"version": role.version}
+        self._values: dict[str, str] = {"version": role.version, "$": "$"}  # a compose file may hold "$${HOME}"
         self._containers: dict[str, str] = {}  # service -> container
         self._addresses: dict[str, tuple[str, int]] = {}  # port name -> address
         self._done: dict[str, anyio.Event] = {}
@@ -386,6 +398,20 @@ class _DockerBackend:
             done = await self._engine.execute(self._containers[name], argv)
             return done.code, done.out, done.err
 
+        async def run_script(
+            number: int, step: ProvisionSpec, env: Mapping[str, str]
+        ) -> tuple[int | None, bytes, bytes]:
+            container = self._containers[self._service_of(step)]
+            try:
+                done = await self._engine.execute(container, [_script_target(number, step)], env=env)
+            except EngineRefused as error:
+                raise StackError(
+                    f"{self._spec.name}: provisioning step {number}: {step.script} cannot be run in service "
+                    f"{self._service_of(step)!r}: {error.said}",
+                    hint="is what its first line names in the image?",
+                ) from None
+            return done.code, done.out, done.err
+
         try:
             self._values |= await provision(
                 self._spec,
@@ -393,12 +419,16 @@ class _DockerBackend:
                 allowed=self._addresses.values(),
                 masker=self._masker,
                 execute=execute,
+                run_script=run_script,
             )
         except StackError as error:
             raise await self._with_states(error) from error.__cause__
         for service in self._spec.services:
             if not service.init and (state := await self._state(service)).ended:
                 raise await self._failure(service, "stopped again after it was ready", state)
+
+    def _service_of(self, step: ProvisionSpec) -> str:
+        return step.service or self._spec.services[0].name
 
     async def _with_states(self, error: StackError) -> StackError:
         """The error of a provisioning step, with what became of the containers and the last lines of their logs."""
@@ -418,6 +448,9 @@ class _DockerBackend:
         command = None
         if service.command is not None:
             command = [expanded(part, self._values, where=f"{where} command") for part in service.command]
+        entrypoint = None
+        if service.entrypoint is not None:
+            entrypoint = [expanded(part, self._values, where=f"{where} entrypoint") for part in service.entrypoint]
         mounts = await anyio.to_thread.run_sync(self._copy_mounts, service)
         with anyio.CancelScope(shield=True):
             container = await self._engine.create_container(
@@ -431,6 +464,10 @@ class _DockerBackend:
                 ports=tuple(service.ports.values()),
                 mounts=mounts,
                 tmpfs=service.tmpfs,
+                volumes=[(volume.name and f"{self._network}-{volume.name}", volume) for volume in service.volumes],
+                entrypoint=entrypoint,
+                user=service.user,
+                working_dir=service.working_dir,
             )
         self._containers[service.name] = container
         try:
@@ -450,7 +487,12 @@ class _DockerBackend:
     def _copy_mounts(self, service: ServiceSpec) -> dict[str, Path]:
         """Copies that any user in a container can read, whatever this user's umask is."""
         out: dict[str, Path] = {}
-        for index, (target, name) in enumerate(service.mounts.items()):
+        scripts = {
+            _script_target(number, step): step.script
+            for number, step in enumerate(self._spec.provision, start=1)
+            if step.script is not None and self._service_of(step) == service.name
+        }
+        for index, (target, name) in enumerate([*service.mounts.items(), *scripts.items()]):
             source, copy = self._spec.folder / name, self._folder / service.name / str(index)
             copy.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -463,6 +505,8 @@ class _DockerBackend:
                 raise StackError(f"{self._spec.place}: {source} cannot be mounted: {error}") from None
             for path in [copy, *copy.rglob("*")]:
                 path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+            if target in scripts:  # a wheel knows no bit for it
+                copy.chmod(0o755)
             out[target] = copy
         return out
 

@@ -44,6 +44,7 @@ __all__ = [
     "StepSpec",
     "SuiteSpec",
     "VersionSpec",
+    "VolumeSpec",
 ]
 
 Era = Literal["handshake", "modern"]
@@ -199,11 +200,20 @@ class ReadySpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeSpec:
+    """A volume that is new for every stack; `name` is empty where no other service mounts it."""
+
+    target: str
+    name: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
     """One container of a backend. `init` services run once and must exit 0 before those that need them start."""
 
     name: str
-    dockerfile: str | None = None  # relative to the backend's folder; else `image`
+    dockerfile: str | None = None  # relative to the context; else `image`
     image: str | None = None
     ports: Mapping[str, int] = field(default_factory=dict)  # port name -> container port
     env: Mapping[str, str] = field(default_factory=dict)
@@ -214,18 +224,28 @@ class ServiceSpec:
     tmpfs: tuple[str, ...] = ()
     ready: ReadySpec | None = None
     ready_timeout_s: float = 60.0
+    # of compose files only
+    context: str = "."  # of the Dockerfile, relative to the backend's folder
+    build_args: Mapping[str, str] = field(default_factory=dict)  # those of the version come on top
+    entrypoint: tuple[str, ...] | None = None
+    user: str | None = None
+    working_dir: str | None = None
+    volumes: tuple[VolumeSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionSpec:
-    """One provisioning step, by `exec` in a container or by an HTTP request; `capture` gives `${provisioned.NAME}`.
+    """One provisioning step: `exec` or `script` in a container, or an HTTP request.
 
-    Captures are JSON pointers into the answer of an HTTP call or into the JSON on an exec's standard output;
-    the pointer "" takes the whole of it as text.
+    `capture` gives `${provisioned.NAME}`: JSON pointers into the answer of an HTTP call or into the JSON on a command's
+    standard output; the pointer "" takes the whole of it as text. In the process form a script is a process beside the
+    service.
     """
 
     service: str | None = None
     exec: tuple[str, ...] | None = None
+    script: str | None = None  # a file of the backend's folder that begins with "#!"
+    env: Mapping[str, str] = field(default_factory=dict)  # of the script
     url: str | None = None
     method: str = "GET"
     user: str | None = None

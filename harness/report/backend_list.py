@@ -6,6 +6,7 @@ Text and JSON; the JSON documents are published: `schema/backends.schema.json` a
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -158,7 +159,7 @@ def backend_to_text(item: Shelved, *, color: bool, width: int) -> str:
 
 def _service_lines(service: ServiceSpec) -> Iterator[tuple[str, str]]:
     if service.dockerfile is not None:
-        yield "built", f"from {service.dockerfile}"
+        yield "built", f"from {posixpath.normpath(posixpath.join(service.context, service.dockerfile))}"
     if service.image is not None:
         yield "image", service.image
     for name, port in service.ports.items():
@@ -171,6 +172,8 @@ def _service_lines(service: ServiceSpec) -> Iterator[tuple[str, str]]:
         yield "command", json.dumps(list(service.command), ensure_ascii=False)
     for target, source in service.mounts.items():
         yield "mount", f"{source} at {target}, read-only"
+    for volume in service.volumes:
+        yield "volume", f"{volume.name or 'a new one'} at {volume.target}{', read-only' if volume.read_only else ''}"
     for target in service.tmpfs:
         yield "tmpfs", target
     if not service.init:
@@ -206,6 +209,8 @@ def _ready(ready: ReadySpec | None) -> str:
 def _step(step: ProvisionSpec) -> str:
     if step.exec is not None:
         return f"exec in {step.service or 'the first service'}: {json.dumps(list(step.exec), ensure_ascii=False)}"
+    if step.script is not None:
+        return f"script {step.script}" + (f" in {step.service}" if step.service else "")
     return f"{step.method} {step.url}"
 
 

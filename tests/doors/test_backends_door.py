@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import jsonschema
@@ -322,3 +324,151 @@ def own_things(run):
 def running(words):
     done = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     return any(words in line for line in done.stdout.splitlines())
+
+
+# Two services that stay and one that runs once: it reads a fixture and asks the first; the second starts after it.
+WHOLE = """\
+schema = 1
+name = "whole"
+[versions.1]
+[secrets]
+password = 24
+
+[services.store]
+image = "debian:trixie-slim"
+command = ["perl", "/srv/echo.pl"]
+mounts = { "/srv/echo.pl" = "echo.pl" }
+ports = { http = 80 }
+ready = { http = "http", path = "/", body = "echo" }
+
+[services.load]
+image = "debian:trixie-slim"
+command = ["sh", "-c", 'test "$(cat /fixtures/one/rows)" = rows && perl /srv/ask.pl ${service.store}']
+mounts = { "/fixtures" = "fixtures", "/srv/ask.pl" = "ask.pl" }
+needs = ["store"]
+init = true
+
+[services.front]
+image = "debian:trixie-slim"
+command = ["sleep", "600"]
+needs = ["load"]
+mounts = { "/fixtures" = "fixtures" }
+ready = { exec = ["sh", "-c", "cat /fixtures/one/rows && ! touch /fixtures/x 2>/dev/null"] }
+
+[[provision]]
+script = "user.sh"
+service = "front"
+env = { PASSWORD = "${secret.password}", VERSION = "${version}" }
+capture = { user = "/user", token = "/token" }
+
+[[provision]]
+exec = ["sh", "-c", "echo 'hello ${provisioned.user}'"]
+service = "store"
+capture = { greeting = "" }
+
+[outputs]
+greeting = "${provisioned.greeting}"
+token = { value = "${provisioned.token}", secret = true }
+"""
+ECHO = """\
+use IO::Socket::INET; $| = 1;
+my $s = IO::Socket::INET->new(LocalAddr => "0.0.0.0", LocalPort => 80, Listen => 9, ReuseAddr => 1) or die $!;
+while (my $c = $s->accept) {
+  while (defined(my $h = <$c>)) { last if $h =~ /^\\r?\\n$/ }
+  print $c "HTTP/1.1 200 OK\\r\\nConnection: close\\r\\n\\r\\necho"; close $c;
+}
+"""
+ASK = """\
+use IO::Socket::INET;
+my $s = IO::Socket::INET->new("$ARGV[0]:80") or die "the store is not there: $!"; print $s "GET / X\\n\\n"; print <$s>;
+"""
+USER = """\
+#!/bin/sh
+printf '{"user": "anna of %s", "token": "t-%s"}' "$VERSION" "$PASSWORD"
+"""
+
+
+@pytest.mark.docker
+def test_needs_init_mounts_and_scripts_of_a_file_in_docker(project):
+    files = {"backend.toml": WHOLE, "echo.pl": ECHO, "ask.pl": ASK, "user.sh": USER, "fixtures/one/rows": "rows\n"}
+    project.write({f"backends/whole/{name}": text for name, text in files.items()})
+    done = project.run("backends", "try", "whole", "--show-secrets", "--format", "json")
+    assert done.code == 0, done.stderr
+    outputs = json.loads(done.stdout)["outputs"]
+    assert outputs["greeting"]["value"] == "hello anna of 1"
+    assert re.fullmatch(r"t-[A-Za-z0-9]{24}", outputs["token"]["value"])
+    (shown,) = json.loads(project.run("backends", "show", "whole", "--format", "json").stdout)["backends"]
+    assert [(service["name"], service["needs"], service["init"]) for service in shown["services"]] == [
+        ("store", [], False),
+        ("load", ["store"], True),
+        ("front", ["load"], False),
+    ]
+    assert shown["provision"][0] == {"step": "script user.sh in front", "gives": ["user", "token"]}
+
+
+@pytest.mark.docker
+def test_an_init_service_that_fails_is_exit_5_with_what_it_printed(project):
+    files = {
+        "backend.toml": WHOLE,
+        "echo.pl": ECHO,
+        "ask.pl": "die 'no rows'",
+        "user.sh": USER,
+        "fixtures/one/rows": "rows",
+    }
+    project.write({f"backends/whole/{name}": text for name, text in files.items()})
+    done = project.run("backends", "try", "whole")
+    assert (done.code, done.stdout) == (5, "")
+    assert "service 'load' (a one-shot service) failed" in done.stderr
+    assert "  | no rows" in done.stderr
+
+
+SHOP = Path(__file__).parent / "shop"
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("version", ["trixie", "bookworm"])
+def test_a_compose_file_stands_under_the_laws_of_every_backend(project, trying, version):
+    """Two services and one that runs once; a health check that needs a shared volume; its published ports are not."""
+    shutil.copytree(SHOP, project.root / "backends" / "shop")
+    run = trying(project, f"shop@{version}", "--hold", "--format", "json")
+    run.wait_for(lambda run: "it is held" in run.err.read_text())
+    stood = json.loads(run.out.read_text())
+    with urllib.request.urlopen(stood["outputs"]["url"]["value"], timeout=10) as answer:
+        assert answer.read() == b"rows\n"
+    engine, label = open_engine(), f"{LABEL}pid={run.process.pid}"
+    things = engine.things_now(label)
+    assert sorted(thing.kind for thing in things) == ["container"] * 3 + ["network", "volume"]
+    seen = {}
+    for thing in things:
+        if thing.kind == "container":
+            found = engine.call_now("look", lambda client, one=thing.id: client.inspect_container(one))
+            seen[found["Config"]["Labels"][f"{LABEL}service"]] = found
+    (network,) = {name for found in seen.values() for name in found["NetworkSettings"]["Networks"]}
+    assert network == next(thing.name for thing in things if thing.kind == "network")
+    bindings = {name: found["HostConfig"]["PortBindings"] or {} for name, found in seen.items()}
+    assert {name for name, ports in bindings.items() if ports} == {"web"}
+    assert [item["HostIp"] for item in bindings["web"]["8080/tcp"]] == ["127.0.0.1"]
+    assert stood["addresses"] == [stood["outputs"]["url"]["value"].removeprefix("http://").rstrip("/")]
+    mounts = {item["Destination"]: (item["Type"], item["RW"]) for item in seen["db"]["Mounts"]}
+    assert mounts == {"/srv/line.pl": ("bind", False), "/var/lib/db": ("volume", True)}
+    assert seen["web"]["HostConfig"]["Tmpfs"] == {"/run/web": "size=1m"}
+    assert seen["db"]["HostConfig"]["RestartPolicy"]["Name"] == "no"
+    assert seen["db"]["Config"]["Healthcheck"]["Test"] == ["NONE"]
+    assert seen["db"]["Config"]["Image"] == f"debian:{version}-slim"
+    assert seen["migrate"]["State"]["ExitCode"] == 0
+    assert seen["db"]["State"]["StartedAt"] < seen["web"]["State"]["StartedAt"]
+    assert run.end(signal.SIGINT) == 0
+    assert not engine.things_now(label)
+
+
+@pytest.mark.docker
+def test_the_callers_environment_reaches_no_compose_file(project):
+    shutil.copytree(SHOP, project.root / "backends" / "shop")
+    file = project.root / "backends" / "shop" / "compose.yaml"
+    file.write_text(file.read_text().replace("${DB_PASSWORD:?the password}", "${FROM_OUTSIDE}"))
+    done = project.run("backends", "try", "shop", env={"FROM_OUTSIDE": "canary", "SUITE": "sid"})
+    assert (done.code, done.stdout) == (2, "")
+    assert (
+        "backends/shop/compose.yaml:12 [services.db.environment] DB_PASSWORD: the variable FROM_OUTSIDE has no"
+        in done.stderr
+    )

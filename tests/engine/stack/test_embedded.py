@@ -103,6 +103,55 @@ async def test_it_stands_and_is_gone_at_the_end(bench, monkeypatch):
     assert [path.name for path in bench.scope.tmp.iterdir()] == ["owner.json"]
 
 
+MAKES = """#!/no/such/python
+import json, os, sys
+print("noise", file=sys.stderr)
+json.dump({"python": sys.executable, "word": os.environ["WORD"], "own": os.environ["PASSWORD"],
+           "canary": os.environ.get("CANARY", ""), "cwd": os.getcwd(), "file": open("conf/x").read()}, sys.stdout)
+"""
+
+
+async def test_scripts_run_beside_the_service_and_a_python_file_in_its_python(bench, monkeypatch):
+    monkeypatch.setenv("CANARY", "tweet")
+    names = ("python", "word", "own", "canary", "file")
+    spec = backend(
+        bench,
+        provision=(
+            ProvisionSpec(
+                script="make.py", env={"WORD": "${address.http}"}, capture={name: f"/{name}" for name in names}
+            ),
+            ProvisionSpec(script="make.sh", capture={"sh": ""}),
+        ),
+        outputs=tuple(OutputSpec(name=name, value=f"${{provisioned.{name}}}") for name in (*names, "sh")),
+    )
+    (spec.folder / "make.py").write_text(MAKES)
+    (spec.folder / "make.sh").write_text("#!/bin/sh\necho made; (setsid sleep 600 >/dev/null 2>&1 &)\n")
+    async with bench.open(spec, runtime="process") as stack:
+        got = {key.rpartition(".")[2]: value for key, value in stack.values.items()}
+        password = got["own"]
+        assert got["python"] == sys.executable
+        assert got["word"].startswith("127.0.0.1:")
+        assert got["canary"] == ""
+        assert got["file"] == f"I know {password}"
+        assert got["sh"] == "made"
+    assert living(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#!/bin/sh\nexit 4\n", "exit code 4"),
+        ("#!/no/such/thing\n", "cannot be run"),
+        ("#!/bin/sh\nsleep 600\n", "1 s"),
+    ],
+)
+async def test_a_script_that_fails_is_an_error_and_leaves_nothing(bench, text, said):
+    spec = backend(bench, provision=(ProvisionSpec(script="make.sh", timeout_s=1),))
+    (spec.folder / "make.sh").write_text(text)
+    error = await fails(bench, spec)
+    assert said in error.message
+
+
 async def test_its_environment_is_made_from_nothing(bench, monkeypatch):
     import json
     import urllib.request

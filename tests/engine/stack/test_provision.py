@@ -14,9 +14,18 @@ def backend(tmp_path, *steps, **more):
     return BackendSpec(name="b", folder=tmp_path, place=Place(file="b"), provision=steps, **more)
 
 
-async def run(spec, port=1, values=None, masker=None, execute=None):
+async def no_script(number, step, env):
+    raise AssertionError(f"step {number} is no script")
+
+
+async def run(spec, port=1, values=None, masker=None, execute=None, run_script=no_script):
     return await provision(
-        spec, values or {}, allowed=[("127.0.0.1", port)], masker=masker or Masker(), execute=execute
+        spec,
+        values or {},
+        allowed=[("127.0.0.1", port)],
+        masker=masker or Masker(),
+        execute=execute,
+        run_script=run_script,
     )
 
 
@@ -86,6 +95,26 @@ async def test_exec_steps_capture_what_was_printed(tmp_path):
     )
     got = await run(spec, values={"version": "8"}, execute=execute)
     assert got == {"provisioned.x": "x", "provisioned.t": "true", "provisioned.whole": "made it"}
+
+
+async def test_script_steps_get_their_variables_and_capture_as_exec_steps_do(tmp_path):
+    seen = []
+
+    async def run_script(number, step, env):
+        seen.append((number, step.script, env))
+        return (0, b'{"id": "id-of-it"}', b"noise") if number == 1 else (3, b"out", b"err")
+
+    masker = Masker()
+    spec = backend(
+        tmp_path,
+        ProvisionSpec(script="a.sh", env={"API_TOKEN": "${secret.pw}-and-more"}, capture={"id": "/id"}),
+        ProvisionSpec(script="b.py", env={"ID": "${provisioned.id}"}),
+    )
+    with pytest.raises(StackError, match=r"step 2: b\.py ended with exit code 3") as caught:
+        await run(spec, values={"secret.pw": "pass-1234"}, masker=masker, run_script=run_script)
+    assert caught.value.log == "out\nerr"
+    assert seen == [(1, "a.sh", {"API_TOKEN": "pass-1234-and-more"}), (2, "b.py", {"ID": "id-of-it"})]
+    assert masker.text("pass-1234-and-more") == "*" * 18
 
 
 async def test_a_step_that_fails_says_which_and_how(tmp_path, web_server):

@@ -154,6 +154,60 @@ async def test_provisioning_by_exec_and_by_http_feeds_the_outputs(bench):
         assert bench.masker.text(token) == "*" * len(token)
 
 
+async def test_a_script_runs_inside_its_service_from_a_read_only_copy(bench):
+    script = '#!/bin/sh\nprintf \'{"host": "%s", "word": "%s", "own": "%s"}\' "$(hostname)" "$WORD" "$OWN"\n'
+    spec = bench.backend(
+        bench.web(name="web"),
+        bench.service(*SLEEP, name="other", ready=RUNS, env={"OWN": "of the service"}),
+        secrets={"password": 24},
+        provision=(
+            ProvisionSpec(
+                script="bin/make.sh", service="other", env={"WORD": "${secret.password}"},
+                capture={"host": "/host", "word": "/word", "own": "/own"},
+            ),
+            ProvisionSpec(exec=("sh", "-c", "ls -l /rollcall/1/; echo x >> /rollcall/1/make.sh"), service="other"),
+        ),
+    )  # fmt: skip
+    (spec.folder / "bin").mkdir()
+    (spec.folder / "bin" / "make.sh").write_text(script)
+    (spec.folder / "bin" / "make.sh").chmod(0o600)
+    error = await fails(bench, spec)
+    assert "provisioning step 2" in error.message
+    assert "Read-only file system" in error.log
+    assert "-rwxr-xr-x" in error.log
+    spec = replace(
+        spec,
+        provision=spec.provision[:1],
+        outputs=tuple(
+            OutputSpec(name=name, value=f"${{provisioned.{name}}}", secret=name == "word")
+            for name in ("host", "own", "word")
+        ),
+    )
+    async with bench.open(spec) as stack:
+        assert stack.values["backend.thing.host"] == "other"
+        assert stack.values["backend.thing.own"] == "of the service"
+        assert bench.masker.text(stack.values["backend.thing.word"]) == "*" * 24
+    assert (spec.folder / "bin" / "make.sh").read_text() == script
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "log"),
+    [
+        ("#!/bin/sh\necho half done; echo why >&2; exit 3\n", "make.sh ended with exit code 3", "half done\nwhy"),
+        ("#!/usr/bin/no-such-thing\n", "make.sh", ""),
+        ("#!/bin/sh\nsleep 600\n", "had not ended after 1 s", ""),
+    ],
+)
+async def test_a_script_that_fails_is_told_with_what_it_printed(bench, text, said, log):
+    step = ProvisionSpec(script="make.sh", service="main", timeout_s=1 if "sleep" in text else 30)
+    spec = bench.backend(bench.service(*SLEEP, ready=RUNS), provision=(step,))
+    (spec.folder / "make.sh").write_text(text)
+    error = await fails(bench, spec)
+    assert error.message.startswith("thing: provisioning step 1")
+    assert said in error.message
+    assert log in error.log
+
+
 async def test_two_stacks_at_once_do_not_touch_each_other(bench):
     spec = bench.backend(bench.web(), outputs=(OutputSpec(name="url", value="http://${address.http}/"),))
     with open_scope() as other:
