@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.findings.catalogue import remarks_of
 from harness.findings.portability import MAX_PLACES, quote_json
+from harness.findings.portable_examples import EXAMPLES, schema_of
 from harness.findings.portable_words import KINDS, library_of
 from harness.findings.remark import Remark
 from harness.findings.schemas import check_schemas
@@ -566,3 +567,14 @@ def test_what_is_taken_for_plainly_valid_is_valid(schema: Any) -> None:
     assert bool(found) is not jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA).is_valid(
         schema
     )
+
+
+# --- the examples of the reference page ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(set(KINDS) - {"expansion", "recursive-output"}))
+def test_what_the_page_says_to_avoid_has_its_fault_and_what_it_says_to_write_has_none(name: str) -> None:
+    avoid, write = EXAMPLES[name]
+    bad = look(json.loads(schema_of(avoid)), era="handshake", protocol="2025-11-25")
+    assert KINDS[name].check in {remark.check for remark in bad if remark.kind == KINDS[name].words}
+    assert look(json.loads(schema_of(write)), era="handshake", protocol="2025-11-25") == []
