@@ -73,7 +73,8 @@ def portable() -> str:
         "so of it only booleans, references that nobody can follow, and unknown dialects are said. No tool can be\n"
         'excused: write the other spelling, or lower the family in the open (`[checks] portability = "warning"`).\n\n'
         "What is invalid is said by `validity`: the meta-schema of the dialect that `$schema` declares, or of\n"
-        "2020-12, which MCP says since 2025-11-25. In lists of earlier or unknown revisions what draft-07 allows is a warning.\n"
+        "2020-12, which MCP says since 2025-11-25. In lists of earlier or unknown revisions what draft-07 allows is\n"
+        "a warning.\n"
         "A schema of more than 128 levels is judged to that depth and said to be too deep; one of more than 50,000\n"
         "schemas or a million characters is not judged, which is an error. References are followed within the schema;\n"
         "nothing is ever fetched.\n",
