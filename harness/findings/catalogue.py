@@ -13,6 +13,7 @@ from harness.findings.schemas import check_schemas
 from harness.findings.seen import Seen
 from harness.findings.steps import RunView
 from harness.findings.strict import check_strict
+from harness.findings.validity import see_unread_list
 from harness.model.catalogue import Catalogue, ToolDef
 
 __all__ = ["CHECKERS", "catalogue_of", "remarks_of", "see_catalogue"]
@@ -33,8 +34,12 @@ def remarks_of(catalogue: Catalogue) -> Iterator[Remark]:
 
 def see_catalogue(view: RunView) -> Iterator[Seen]:
     """What one run's lists show."""
+    failed = bool(listing_of(view, "tools/list").problem)
     for remark in remarks_of(catalogue_of(view)):
+        if failed and remark.check in ("names/empty", "names/duplicate"):
+            continue  # that is why the listing failed: an item without a name, the same pages again
         yield remark.seen_in(view.run.key)
+    yield from see_unread_list(view)
 
 
 def catalogue_of(view: RunView) -> Catalogue:

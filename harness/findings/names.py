@@ -62,7 +62,7 @@ def _nameless(tool: ToolDef) -> Remark:
 def _characters(tool: ToolDef) -> Iterator[Remark]:
     name = tool.name
     odd = next((char for char in name if not _PORTABLE.fullmatch(char)), "")
-    if odd == "." and _PORTABLE.fullmatch(name.replace(".", "")):
+    if odd == "." and all(char == "." or _PORTABLE.fullmatch(char) for char in name):
         yield _named(
             tool,
             "names/characters",

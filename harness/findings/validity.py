@@ -13,6 +13,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal
 
+from harness.findings.frames import TOO_DEEP
+from harness.findings.ledger import listing_of
 from harness.findings.patterns import scan
 from harness.findings.portability import TYPES, quote_json
 from harness.findings.remark import Remark
@@ -27,9 +29,11 @@ from harness.findings.schema_walk import (
     Walk,
     escape,
 )
+from harness.findings.seen import Seen
+from harness.findings.steps import RunView
 from harness.model.catalogue import Catalogue, ToolDef
 
-__all__ = ["DEFAULT_SINCE", "MAX_VIOLATIONS", "Where", "check_validity", "is_strict", "no_schema"]
+__all__ = ["DEFAULT_SINCE", "MAX_VIOLATIONS", "Where", "check_validity", "is_strict", "no_schema", "see_unread_list"]
 
 DEFAULT_SINCE = "2025-11-25"  # the first revision that says which dialect a schema without `$schema` is
 MAX_VIOLATIONS = 50  # that are listed of one schema
@@ -91,7 +95,7 @@ def check_validity(tool: ToolDef, where: Where, seen: Walk, *, strict: bool) -> 
         yield _too_large(tool, where, seen.too_large)
         return
     yield from _check_patterns(tool, where, seen)
-    if seen.dialect != "unknown":
+    if where == "inputSchema" and seen.dialect != "unknown":  # a broken output schema is another check's
         yield from _check_meta(tool, where, seen, strict=strict)
 
 
@@ -148,6 +152,22 @@ def _too_large(tool: ToolDef, where: Where, how: str) -> Remark:
         ),
         evidence={"limit": how},
     )
+
+
+def see_unread_list(view: RunView) -> Iterator[Seen]:
+    """An answer to tools/list that is nested too deeply to be read: what its tools are, nobody can tell."""
+    listing = listing_of(view, "tools/list")
+    if listing.blamed == TOO_DEEP:
+        yield Seen(
+            check="validity/too-deep",
+            run=view.run.key,
+            key="tools/list",
+            message=(
+                "the answer to tools/list is nested too deeply to be read, so that none of its tools is "
+                "judged. No client "
+                "takes such a list. Look for a schema that holds itself and was written out."
+            ),
+        )
 
 
 # --- patterns -------------------------------------------------------------------------------------
