@@ -30,7 +30,7 @@ class CheckSpec:
     fires: str
     source: str
     exempt: str = ""
-    subject: Literal["", "tool", "any"] = ""
+    subject: Literal["", "tool", "parameter", "any"] = ""
 
 
 _STDIO = "MCP basic/transports#stdio"
@@ -125,6 +125,10 @@ _ALL = (
     CheckSpec(id="strict/unknown-tool-is-error", severity="error", source="MCP server/tools#error-handling",
               fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list was answered with an "
                     "isError result instead of a JSON-RPC error."),
+    # what calls used, and what lists cost
+    CheckSpec(id="parameters/missing", severity="error", exempt="parameters", subject="parameter", source="ours",
+              fires="A parameter, a listed value or a form of one that no answered call used, where `[checks] "
+                    "parameters = \"require\"` asks for it, in a cell whose planned runs all finished."),
     # what input schemas leave open; all of it off by default
     CheckSpec(id="strict/additional-properties", severity="error", source="ours",
               fires="An object with parameters, or the arguments as a whole, without `additionalProperties: false`."),

@@ -25,6 +25,7 @@ __all__ = [
     "Report",
     "Severity",
     "ToolFate",
+    "ToolParameters",
     "Verdict",
     "place_of",
 ]
@@ -58,6 +59,23 @@ class ToolFate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolParameters:
+    """What answered calls used of one tool's parameters in one cell.
+
+    Attributes:
+        parameters: How many there are: properties, the values that their enums list, the forms that their unions allow.
+        used: How many of them were used.
+        unused: The others, by name, less those that are excused.
+    """
+
+    tool: str
+    parameters: int
+    used: int
+    unused: tuple[str, ...] = ()
+    excused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """The ledger's sums of one cell: every listed tool is exactly one of the five.
 
@@ -78,6 +96,10 @@ class Coverage:
     prompts_used: int = 0
     resources: int = 0
     resources_used: int = 0
+    parameters: int = 0
+    parameters_used: int = 0
+    parameters_excused: int = 0
+    by_tool: tuple[ToolParameters, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ def to_markdown(report: Report) -> str:
     if judgement.coverage:
         blocks.append(
             _table(
-                ("server", "backend", "exercised", "excused", "missing", "failed only", "refused only"),
+                ("server", "backend", "exercised", "excused", "missing", "failed only", "refused only", "parameters"),
                 (
                     (
                         cell(row.server),
@@ -44,6 +44,7 @@ def to_markdown(report: Report) -> str:
                         str(row.missing) if row.judged else f"{row.missing}, not judged",
                         str(row.failed_only),
                         str(row.refused_only),
+                        f"{row.parameters_used} of {row.parameters}",
                     )
                     for row in judgement.coverage
                 ),

@@ -224,6 +224,9 @@ def _basis(cell: Coverage | None, runs: Sequence[Ran], cases: Sequence[CaseResul
         yield f"{cell.prompts_used} of {amount(cell.prompts, 'prompt')} used"
     if cell is not None and cell.resources:
         yield f"{cell.resources_used} of {amount(cell.resources, 'resource')} used"
+    if cell is not None and cell.parameters:
+        excused = f" ({cell.parameters_excused} excused)" if cell.parameters_excused else ""
+        yield f"{cell.parameters_used} of {amount(cell.parameters, 'parameter')} used{excused}"
     for era, group in groupby(sorted(runs, key=lambda run: run.era), key=lambda run: run.era):
         of_era = list(group)
         if all(run.outcome == "not-spoken" for run in of_era):

@@ -156,7 +156,7 @@ MODERN = {
 }
 
 
-def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), checks=()):
+def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), checks=(), **settings):
     """The judgement of one real run of a fixture server."""
     profile = profile or ProfileSpec(name="plain")
     key = RunKey(server=name, backend="none", era=era, profile=profile.name)
@@ -182,7 +182,7 @@ def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), c
     place = Place(file="harness.toml")
     lowered = tuple(LoweredSpec(family=family, to=to, place=place) for family, to in checks)
     project = ProjectSpec(
-        root=folder, place=place, server=server, profiles=(profile,), checks=CheckSettings(lowered=lowered)
+        root=folder, place=place, server=server, profiles=(profile,), checks=CheckSettings(lowered=lowered, **settings)
     )
     cells = (Cell(server=name, backend="none", roles=(), runs=(run,)),)
     plan = Plan(projects=(project,), cells=cells, exemptions=(), servers=(name,))
@@ -292,6 +292,23 @@ def test_what_input_schemas_leave_open_is_told_only_where_it_is_asked_for(t, tmp
     judgement = drive("open_inputs", tools, tmp_path / "one", checks=[("strict/page-limit", "error")])
     assert {item.severity for item in judgement.findings} == {"error"}
     assert {item.check for item in judgement.findings} == {"strict/page-limit"}
+
+
+def test_parameters_that_no_call_used_are_a_finding_where_they_must_be_used(t, tmp_path):
+    cases = [ECHO, *GOOD[1:]]
+    judgement = drive("good", cases, tmp_path)
+    (cell,) = judgement.coverage
+    assert (cell.parameters_used, cell.parameters) == (5, 6)
+    assert {item.tool: item.unused for item in cell.by_tool if item.unused} == {"guarded": ("confirm_token",)}
+    (tmp_path / "all").mkdir()
+    judgement = drive("good", cases, tmp_path / "all", parameters="require")
+    (found,) = [item for item in judgement.findings if item.check == "parameters/missing"]
+    assert (found.tool, found.evidence["unused"]) == ("guarded", ["confirm_token"])
+    (tmp_path / "guarded").mkdir()
+    confirmed = ("s", CaseSpec(id="c", steps=(step("guarded", {"key": "k", "confirm_token": "x"}, is_error=True,
+                 text_contains=("again",)),), place=Place(file="s.toml")))  # fmt: skip
+    judgement = drive("good", [*cases, confirmed], tmp_path / "guarded", parameters="require")
+    assert sorted(item.check for item in judgement.findings) == REFUSED, show(judgement)
 
 
 def test_the_good_server_leaves_nothing_open(t, tmp_path):
