@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from harness.findings.annotations import check_annotations
 from harness.findings.ledger import LISTS, Listing, listing_of
 from harness.findings.output_schema import check_output_schemas
 from harness.findings.remark import Remark
@@ -18,6 +19,7 @@ __all__ = ["CHECKERS", "catalogue_of", "remarks_of", "see_catalogue"]
 CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = (  # each: what one subject says of a catalogue
     check_output_schemas,
     check_strict,
+    check_annotations,
 )
 
 

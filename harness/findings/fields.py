@@ -19,7 +19,8 @@ __all__ = ["ITEM", "MAX_DEPTH", "MAX_FIELDS", "VALUE", "Branch", "Field", "Field
 MAX_FIELDS = 2_000  # of one schema
 MAX_DEPTH = 12  # properties and items inside one another
 _Within = dict[Node, frozenset[int]]  # schemas of one value -> the numbers of those around each
-ITEM, VALUE = "[]", "*"
+ITEM = "[]"
+VALUE = "*"
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "then", "else")
 _UNIONS = ("anyOf", "oneOf")
 

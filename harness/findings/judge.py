@@ -11,6 +11,7 @@ from datetime import date
 from typing import Any
 
 from harness import errors
+from harness.findings.annotations import see_contradicted
 from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
 from harness.findings.exemptions import Verdicts, judge_exemptions, left_out
@@ -86,6 +87,7 @@ def judge(
     seen = [item for ledger in ledgers for item in _see(ledger, settings[ledger.cell.server])]
     results = {server: judge_results(group, catalogues) for server, group in _by_server(ledgers).items()}
     seen += [item for found in results.values() for item in found.seen]
+    seen += [item for group in _by_server(ledgers).values() for item in see_contradicted(group, catalogues)]
     parameters = {(ledger.cell.server, ledger.cell.backend): parameters_of(ledger, catalogues) for ledger in ledgers}
     verdicts = judge_exemptions(
         plan, ledgers, seen, catalogues=catalogues, parameters=parameters, today=today, rerun=rerun

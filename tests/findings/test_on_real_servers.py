@@ -225,7 +225,7 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
 
 
 def test_every_fixture_server_is_driven():
-    known = {path.stem for path in SERVERS.glob("*.py")} - {"raw", "open_inputs"}
+    known = {path.stem for path in SERVERS.glob("*.py")} - {"raw", "open_inputs", "untrue_hints"}
     driven = {*TABLE, *(name.partition(" ")[0] for name in MODERN)}
     assert known - driven <= {"input_loop", "malformed_unanswered"}
 
@@ -309,6 +309,29 @@ def test_parameters_that_no_call_used_are_a_finding_where_they_must_be_used(t, t
                  text_contains=("again",)),), place=Place(file="s.toml")))  # fmt: skip
     judgement = drive("good", [*cases, confirmed], tmp_path / "guarded", parameters="require")
     assert sorted(item.check for item in judgement.findings) == REFUSED, show(judgement)
+
+
+def test_hints_that_are_missing_or_none_or_belied_are_told(t, tmp_path):
+    saw = case(
+        "saw", step("notes"), step("look_at", {"text": "a new note"}), step("notes", text_contains=("new note",))
+    )
+    cases = [saw, *map(one, ("delete_all", "half", "text_hint", "remove_some", "destroy_copy", "get_deleted", "both"))]
+    judgement = drive("untrue_hints", cases, tmp_path)
+    assert {
+        (item.check.partition("/")[2], item.tool): item.severity
+        for item in judgement.findings
+        if item.check.startswith("annotation/")
+    } == {
+        ("contradicted", "look_at"): "error",
+        ("contradicted", "delete_all"): "error",
+        ("contradicted", "remove_some"): "warning",
+        ("contradicted", "destroy_copy"): "warning",
+        ("contradicted", "both"): "warning",
+        ("missing", "half"): "warning",
+        ("malformed", "text_hint"): "error",
+    }, show(judgement)
+    (shown,) = [item for item in judgement.findings if item.tool == "look_at"]
+    assert "a call of it changed what notes answers: 'a new note' stands in it now" in shown.message
 
 
 def test_the_good_server_leaves_nothing_open(t, tmp_path):
