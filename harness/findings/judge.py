@@ -14,6 +14,7 @@ from harness import errors
 from harness.findings.annotations import see_contradicted
 from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
+from harness.findings.costs import CellCosts, costs_of, see_over_budget, tokens_of
 from harness.findings.exemptions import Verdicts, judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
 from harness.findings.frames import TOO_DEEP
@@ -89,6 +90,9 @@ def judge(
     seen += [item for found in results.values() for item in found.seen]
     seen += [item for group in _by_server(ledgers).values() for item in see_contradicted(group, catalogues)]
     parameters = {(ledger.cell.server, ledger.cell.backend): parameters_of(ledger, catalogues) for ledger in ledgers}
+    costs = {(ledger.cell.server, ledger.cell.backend): costs_of(ledger, catalogues) for ledger in ledgers}
+    for server, group in _by_server(ledgers).items():
+        seen += see_over_budget(group, costs, settings[server])
     verdicts = judge_exemptions(
         plan, ledgers, seen, catalogues=catalogues, parameters=parameters, today=today, rerun=rerun
     )
@@ -101,7 +105,12 @@ def judge(
     return Judgement(
         ran=tuple(_ran(view) for ledger in ledgers for view in _all_views(ledger, by_key)),
         coverage=tuple(
-            _coverage(ledger, verdicts, parameters[ledger.cell.server, ledger.cell.backend])
+            _coverage(
+                ledger,
+                verdicts,
+                parameters[ledger.cell.server, ledger.cell.backend],
+                costs[ledger.cell.server, ledger.cell.backend],
+            )
             for ledger in ledgers
             if ledger.views
         ),
@@ -217,14 +226,25 @@ def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     yield from see_looks(ledger)
 
 
-def _coverage(ledger: CellLedger, verdicts: Verdicts, parameters: CellParameters) -> Coverage:
+def _coverage(ledger: CellLedger, verdicts: Verdicts, parameters: CellParameters, costs: CellCosts) -> Coverage:
     key = (ledger.cell.server, ledger.cell.backend)
-    by_tool = parameters.coverage(verdicts.parameters.get(key, frozenset()))
+    by_tool = tuple(
+        replace(
+            item,
+            bytes=costs.tools.get(item.tool, 0),
+            tokens=tokens_of(costs.tools.get(item.tool, 0)),
+            answer_bytes=costs.answers.get(item.tool, 0),
+            answer_tokens=tokens_of(costs.answers.get(item.tool, 0)),
+        )
+        for item in parameters.coverage(verdicts.parameters.get(key, frozenset()))
+    )
     return replace(
         ledger.coverage(verdicts.tools.get(key, frozenset())),
         parameters=sum(item.parameters for item in by_tool),
         parameters_used=sum(item.used for item in by_tool),
         parameters_excused=sum(len(item.excused) for item in by_tool),
+        list_bytes=costs.total,
+        list_tokens=tokens_of(costs.total),
         by_tool=by_tool,
     )
 

@@ -16,7 +16,7 @@ from harness.findings.frames import Exchange, is_input_required
 from harness.findings.ledger import CellLedger
 from harness.findings.seen import Seen
 from harness.model.catalogue import Catalogue
-from harness.model.finding import ToolParameters
+from harness.model.finding import ToolDetails
 from harness.model.outcome import answer_of, same_json
 from harness.model.plan import RunKey
 
@@ -40,16 +40,15 @@ class CellParameters:
     answered: set[str] = field(default_factory=set)
     cut: set[str] = field(default_factory=set)
 
-    def coverage(self, excused: Collection[tuple[str, str]]) -> tuple[ToolParameters, ...]:
-        """The sums of each tool that has any; what is used is not excused."""
+    def coverage(self, excused: Collection[tuple[str, str]]) -> tuple[ToolDetails, ...]:
+        """The sums of each tool; what is used is not excused."""
         out = []
         for tool, items in sorted(self.known.items()):
             unused = sorted(name for name, used in items.items() if not used)
             mine = tuple(name for name in unused if (tool, name) in excused)
             rest = tuple(name for name in unused if (tool, name) not in excused)
-            if items:
-                used = len(items) - len(unused)
-                out.append(ToolParameters(tool=tool, parameters=len(items), used=used, unused=rest, excused=mine))
+            used = len(items) - len(unused)
+            out.append(ToolDetails(tool=tool, parameters=len(items), used=used, unused=rest, excused=mine))
         return tuple(out)
 
 

@@ -138,6 +138,8 @@ _ALL = (
     CheckSpec(id="parameters/missing", severity="error", exempt="parameters", subject="parameter", source="ours",
               fires="A parameter, a listed value or a form of one that no answered call used, where `[checks] "
                     "parameters = \"require\"` asks for it, in a cell whose planned runs all finished."),
+    CheckSpec(id="tokens/over-budget", severity="error", source="ours",
+              fires="The list of tools costs a model more tokens, by the estimate, than `[checks] tokens` allows."),
     # what input schemas leave open; all of it off by default
     CheckSpec(id="strict/additional-properties", severity="error", source="ours",
               fires="An object with parameters, or the arguments as a whole, without `additionalProperties: false`."),

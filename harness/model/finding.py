@@ -24,8 +24,8 @@ __all__ = [
     "Ran",
     "Report",
     "Severity",
+    "ToolDetails",
     "ToolFate",
-    "ToolParameters",
     "Verdict",
     "place_of",
 ]
@@ -59,20 +59,26 @@ class ToolFate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolParameters:
-    """What answered calls used of one tool's parameters in one cell.
+class ToolDetails:
+    """What answered calls used of one tool's parameters in one cell, and what it costs the context of a model.
 
     Attributes:
         parameters: How many there are: properties, the values that their enums list, the forms that their unions allow.
         used: How many of them were used.
         unused: The others, by name, less those that are excused.
+        bytes: Of its definition, as a model gets it; `tokens` is an estimate.
+        answer_bytes: Of the content of its largest answer.
     """
 
     tool: str
-    parameters: int
-    used: int
+    parameters: int = 0
+    used: int = 0
     unused: tuple[str, ...] = ()
     excused: tuple[str, ...] = ()
+    bytes: int = 0
+    tokens: int = 0
+    answer_bytes: int = 0
+    answer_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +105,9 @@ class Coverage:
     parameters: int = 0
     parameters_used: int = 0
     parameters_excused: int = 0
-    by_tool: tuple[ToolParameters, ...] = ()
+    list_bytes: int = 0
+    list_tokens: int = 0
+    by_tool: tuple[ToolDetails, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from harness.errors import EXIT_CLEAN, EXIT_FINDINGS, Interrupted, NothingSelected
-from harness.model.finding import Coverage, HarnessFailure, Judgement, Ran, Report, ToolParameters, Verdict
+from harness.model.finding import Coverage, HarnessFailure, Judgement, Ran, Report, ToolDetails, Verdict
 
 __all__ = ["MAX_EVIDENCE_DEPTH", "canonical", "make_report", "merge"]
 
@@ -222,7 +222,7 @@ def _cleaned(item: Any, text: Callable[[str], str]) -> Any:
             values[field.name] = _plain(value, text)
         elif isinstance(item, Coverage) and field.name in ("fates", "by_tool"):
             values[field.name] = tuple(_cleaned(part, text) for part in value)
-        elif isinstance(item, ToolParameters) and field.name in ("unused", "excused"):
+        elif isinstance(item, ToolDetails) and field.name in ("unused", "excused"):
             values[field.name] = tuple(map(text, value))
     return dataclasses.replace(item, **values)
 

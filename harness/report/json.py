@@ -22,8 +22,8 @@ from harness.model.finding import (
     NotJudged,
     Ran,
     Report,
+    ToolDetails,
     ToolFate,
-    ToolParameters,
 )
 from harness.report.tally import tally
 
@@ -104,6 +104,6 @@ def _item(kind: type[Any], entry: dict[str, Any]) -> Any:
         entry = {
             **entry,
             "fates": tuple(ToolFate(**fate) for fate in entry["fates"]),
-            "by_tool": tuple(ToolParameters(**item) for item in by_tool),
+            "by_tool": tuple(ToolDetails(**item) for item in by_tool),
         }
     return kind(**entry)

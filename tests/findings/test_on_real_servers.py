@@ -334,6 +334,12 @@ def test_hints_that_are_missing_or_none_or_belied_are_told(t, tmp_path):
     assert "a call of it changed what notes answers: 'a new note' stands in it now" in shown.message
 
 
+@pytest.mark.parametrize(("tokens", "told"), [(1, True), (100_000, False)])
+def test_a_list_of_tools_over_its_budget_is_a_finding(t, tmp_path, tokens, told):
+    judgement = drive("good", GOOD, tmp_path, tokens=tokens)
+    assert ("tokens/over-budget" in [item.check for item in judgement.findings]) is told
+
+
 def test_the_good_server_leaves_nothing_open(t, tmp_path):
     judgement = drive("good", GOOD, tmp_path, checks=[("strict", "error")])
     assert sorted(item.check for item in judgement.findings) == REFUSED, show(judgement)
