@@ -14,12 +14,13 @@ from typing import Any
 from harness.findings.schema_walk import Node, Walk, walk
 from harness.model.outcome import cut_json, same_json
 
-__all__ = ["MAX_DEPTH", "MAX_FIELDS", "Branch", "Field", "Fields", "fields_of", "fits", "kinds_of"]
+__all__ = ["ITEM", "MAX_DEPTH", "MAX_FIELDS", "VALUE", "Branch", "Field", "Fields", "fields_of", "fits", "kinds_of"]
 
 MAX_FIELDS = 2_000  # of one schema
 MAX_DEPTH = 12  # properties and items inside one another
 _Within = dict[Node, frozenset[int]]  # schemas of one value -> the numbers of those around each
-ITEM, VALUE = "[]", "*"
+ITEM = "[]"
+VALUE = "*"
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "then", "else")
 _UNIONS = ("anyOf", "oneOf")
 

@@ -30,7 +30,7 @@ class CheckSpec:
     fires: str
     source: str
     exempt: str = ""
-    subject: Literal["", "tool", "any"] = ""
+    subject: Literal["", "tool", "parameter", "any"] = ""
 
 
 _STDIO = "MCP basic/transports#stdio"
@@ -127,6 +127,21 @@ _ALL = (
     CheckSpec(id="strict/unknown-tool-is-error", severity="error", source="MCP server/tools#error-handling",
               fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list was answered with an "
                     "isError result instead of a JSON-RPC error."),
+    # what tools say of themselves
+    CheckSpec(id="annotation/missing", severity="warning", source="MCP server/tools#tool",
+              fires="A tool without readOnlyHint, or, where that is not true, without destructiveHint or "
+                    "idempotentHint. A server none of whose tools has annotations is one finding."),
+    CheckSpec(id="annotation/malformed", severity="error", source="MCP server/tools#tool",
+              fires="Annotations that are no object, or a hint that is neither true nor false."),
+    CheckSpec(id="annotation/contradicted", severity="error", source="ours",
+              fires="A hint that a recorded call shows to be wrong, or `readOnlyHint` true on a tool that by its name "
+                    "deletes; a warning where only another verb or another hint speaks against it."),
+    # what calls used, and what lists cost
+    CheckSpec(id="parameters/missing", severity="error", exempt="parameters", subject="parameter", source="ours",
+              fires="A parameter, a listed value or a form of one that no answered call used, where `[checks] "
+                    "parameters = \"require\"` asks for it, in a cell whose planned runs all finished."),
+    CheckSpec(id="tokens/over-budget", severity="error", source="ours",
+              fires="The list of tools costs a model more tokens, by the estimate, than `[checks] tokens` allows."),
     # what input schemas leave open; all of it off by default
     CheckSpec(id="strict/additional-properties", severity="error", source="ours",
               fires="An object with parameters, or the arguments as a whole, without `additionalProperties: false`."),
