@@ -16,6 +16,7 @@ from harness.findings.client import not_compared, see_client
 from harness.findings.exemptions import judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
 from harness.findings.frames import TOO_DEEP
+from harness.findings.handshake import see_handshake
 from harness.findings.ledger import CellLedger, make_ledger
 from harness.findings.process import see_processes
 from harness.findings.seen import Rerun, Seen, merge
@@ -172,7 +173,7 @@ _ENDS = {"failed": "failed", "interrupted": "was interrupted", "finished": "", "
 
 def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     for view in ledger.views:
-        wire = list(see_wire(view))
+        wire = [*see_wire(view), *see_handshake(view)]
         yield from wire
         lines = list(see_client_lines(view, {item.check for item in wire}))
         yield from lines
