@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.findings.frames import Dialogue, Exchange
+from harness.findings.handshake import is_malformed
 from harness.findings.ledger import LISTS, listing_of
 from harness.findings.seen import Seen, quote_bytes, scrub
 from harness.findings.steps import RunView, why_unanswered
@@ -104,6 +105,8 @@ class _Look:
         ours, theirs = self.view.record.protocol, handed.get("protocolVersion")
         if not ours or not isinstance(theirs, str) or theirs == ours or wanted is None:
             return
+        if is_malformed(self.view, wanted.method):
+            return  # it is told already, as what it is: a malformed result
         if not _answered(wanted, saw) and not self._is_slower(wanted, hidden[0].sent.t if hidden else saw.t):
             self.gaps.append(f"{wanted.method} had no answer in the time that it gives, which may be mere slowness")
             return
@@ -143,7 +146,7 @@ class _Look:
         if cause is None or wanted is None:
             self.gaps.append(f"{saw.action}: {_short(saw)}, before any request had left")
             return
-        if not _fine_for_us(self.view, wanted.method):
+        if not _fine_for_us(self.view, wanted.method) or is_malformed(self.view, wanted.method):
             return
         for exchange in dict.fromkeys((wanted, cause)):
             if _answered(exchange, saw) or self.dialogue.ended_itself:

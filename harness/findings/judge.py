@@ -18,6 +18,7 @@ from harness.findings.costs import CellCosts, costs_of, see_over_budget, tokens_
 from harness.findings.exemptions import Verdicts, judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
 from harness.findings.frames import TOO_DEEP
+from harness.findings.handshake import see_handshake
 from harness.findings.ledger import CellLedger, make_ledger
 from harness.findings.output_schema import judge_results
 from harness.findings.parameters import CellParameters, parameters_of, see_unused
@@ -212,7 +213,7 @@ _ENDS = {"failed": "failed", "interrupted": "was interrupted", "finished": "", "
 
 def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     for view in ledger.views:
-        wire = list(see_wire(view))
+        wire = [*see_wire(view), *see_handshake(view)]
         yield from wire
         lines = list(see_client_lines(view, {item.check for item in wire}))
         yield from lines

@@ -16,6 +16,8 @@ __all__ = ["see_processes"]
 
 HURRIED_S = 4.0  # a server that was stopped sooner after its stdin closed was not given its time
 _CONTAINER_NAME = re.compile(r"^container \S+(?= \(image )")  # Docker makes one up each time
+# 0, and what an end by SIGINT, SIGPIPE or SIGTERM looks like, of the server or of what launched it
+_ENDED_BY_REQUEST = (0, -2, -13, -15, 130, 141, 143)
 _BUCKETS_S = (1, 2, 5, 10, 20, 30, 60, 120)  # seconds waited, rounded down so that reports are stable
 
 
@@ -30,6 +32,8 @@ def see_processes(view: RunView) -> Iterator[Seen]:
                 yield _crashed(view, index, dialogue, exited)
         elif exited.ended_by in ("term", "kill") and not _stopped_by_us(dialogue, exited):
             yield _late(view, index, exited)
+        elif exited.ended_by == "stdin-close" and _ended_badly(dialogue, exited):
+            yield _bad_exit(view, index, dialogue, exited)
         if exited.orphans:
             yield _orphans(view, index, exited)
 
@@ -44,6 +48,29 @@ def _stopped_by_us(dialogue: Dialogue, exited: Exited) -> bool:
         return True
     hanging = any(exchange.given_up is not None and exchange.reply is None for exchange in dialogue.exchanges)
     return hanging or bool(dialogue.left_open)
+
+
+def _ended_badly(dialogue: Dialogue, exited: Exited) -> bool:
+    """Whether it saw in peace that its stdin is closed, with nothing left to do, and did not end well."""
+    if exited.code in _ENDED_BY_REQUEST or not dialogue.answered or dialogue.truncated is not None:
+        return False
+    disturbed = any(item.what in ("closing", "cut-short", "timeout", "stdin-closed") for item in dialogue.diagnostics)
+    return not disturbed and not dialogue.left_open and not dialogue.broken
+
+
+def _bad_exit(view: RunView, index: int, dialogue: Dialogue, exited: Exited) -> Seen:
+    tail = scrub(dialogue.stderr_tail)
+    last = tail.strip().splitlines()[-1:] or [""]
+    said = f"; last on stderr: {last[0][:200]}" if last[0] else "; stderr is empty"
+    return Seen(
+        check="process/bad-exit",
+        run=view.run.key,
+        order=(index, exited.n),
+        key=exited.code,
+        message=f"the server ended with {_code(exited.code)} when its stdin was closed{said}",
+        severity="error" if exited.code < 0 else "warning",
+        evidence={"exit_code": exited.code, "stderr": scrub(dialogue.stderr_quote)},
+    )
 
 
 def _code(code: int) -> str:

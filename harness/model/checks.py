@@ -95,7 +95,8 @@ _ALL = (
     CheckSpec(id="wire/empty-cursor", severity="warning", source="MCP server/utilities/pagination",
               fires="A list whose nextCursor is an empty string; it is taken for the end."),
     CheckSpec(id="wire/malformed-result", severity="error", source=_TOOLS,
-              fires="A result that has not the shape that its method demands."),
+              fires="A result that has not the shape that its method demands, the first answer of the session among "
+                    "them, or that is of an unknown kind."),
     CheckSpec(id="wire/undeclared-request", severity="error", source="MCP client/elicitation",
               fires="The server asks the client for something that the client has not declared."),
     CheckSpec(id="client/tool-lost", severity="error", source="ours",
@@ -113,6 +114,9 @@ _ALL = (
     CheckSpec(id="process/late-exit", severity="warning", exempt="process/late-exit", subject="any",
               source="MCP basic/lifecycle#shutdown",
               fires="No exit when stdin closed: a warning if SIGTERM ended the process, an error if only SIGKILL did."),
+    CheckSpec(id="process/bad-exit", severity="warning", exempt="process/bad-exit", subject="any", source="ours",
+              fires="The process ended by itself when its stdin was closed, but with an exit code other than 0 (a "
+                    "warning) or by a signal such as SIGSEGV (an error)."),
     CheckSpec(id="process/orphan", severity="error", exempt="process/orphan", subject="any",
               source="MCP basic/lifecycle#shutdown",
               fires="Processes of the server's, or the container that its command ran, were alive after it was gone."),

@@ -73,6 +73,12 @@ def failure(value):
     return text(value, isError=True)
 
 
+def hello(**more):
+    """A good answer to initialize."""
+    info = {"name": "fixture", "version": "1.0"}
+    return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info, **more}
+
+
 class Tape:
     """Writes one transcript, as the engine would."""
 

@@ -295,7 +295,7 @@ def test_an_excused_late_exit_that_did_not_happen_is_false(t):
 
 def test_a_list_that_is_not_whole_makes_no_entry_stale(t):
     broken = t.Tape()
-    broken.reply(broken.send("initialize", {}), {"capabilities": {"tools": {}}, "protocolVersion": "2025-11-25"})
+    broken.reply(broken.send("initialize", {}), t.hello())
     broken.reply(broken.send("tools/list", {}), error={"code": -32603, "message": "no"})
     judgement = t.judged(t.evidence(t.key(), broken.stop()), exemptions=[t.exempt("b")])
     assert t.checks(judgement) == ["exercised/list-failed"]

@@ -187,11 +187,21 @@ TABLE = {
             "output-schema/text-disagrees",
         ],
     ),
+    "ends_badly": ([ECHO], ["process/bad-exit"]),
+    "ends_badly signal": ([ECHO], ["process/bad-exit"]),
+    "bad_handshake capabilities": ([ECHO], ["wire/malformed-result"]),
+    "bad_handshake tools": ([ECHO], ["wire/malformed-result"]),
+    "bad_handshake info": ([ECHO], ["wire/malformed-result"]),
+    "bad_handshake name": ([ECHO], ["wire/malformed-result"]),
+    "bad_handshake version": ([ECHO], ["wire/malformed-result"]),
     "trickles": ([ANY], ["suite/timed-out"]),
     "reads_slowly": ([case("long", step("echo", {"text": "x" * 3_000_000}))], ["suite/timed-out"]),
 }
 # the same, in the modern era
 MODERN = {
+    "bad_handshake capabilities": ([ECHO], ["wire/malformed-result"]),
+    "bad_handshake versions": ([ECHO], ["wire/malformed-result"]),
+    "bad_handshake kind": ([ECHO], ["wire/malformed-result"]),
     "bad_header": ([ECHO, case("scale", step("scale", {"factor": 2}))], ["client/tool-lost"]),
     "discover_broken": ([ECHO], ["client/era-downgraded"]),
     "discover_broken only": ([ECHO], ["client/hidden-request"]),
@@ -260,16 +270,17 @@ def show(judgement):
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
     cases, expected = TABLE[name]
-    judgement = drive(name, cases, tmp_path)
+    file, *arguments = name.split()
+    judgement = drive(file, cases, tmp_path, arguments=arguments)
     assert sorted(item.check for item in judgement.findings) == expected, show(judgement)
-    broken = name in ("dies_at_start", "silent", "content_length", "future_version")
+    broken = name in ("dies_at_start", "silent", "content_length", "future_version", "bad_handshake version")
     assert [item.code for item in judgement.errors] == ([6] if broken else []), show(judgement)
     assert (judgement.not_judged != ()) is (broken or name == "deep"), show(judgement)
 
 
 def test_every_fixture_server_is_driven():
     known = {path.stem for path in SERVERS.glob("*.py")} - {"raw", "open_inputs", "untrue_hints"}
-    driven = {*TABLE, *(name.partition(" ")[0] for name in MODERN)}
+    driven = {name.partition(" ")[0] for name in (*TABLE, *MODERN)}
     assert known - driven <= {"input_loop", "malformed_unanswered"}
 
 

@@ -4,6 +4,8 @@ import dataclasses
 
 import pytest
 
+from harness.model.transcript import Diagnostic
+
 
 def run(t, *tapes, **more):
     return t.judged(t.evidence(t.key(), *tapes), **more)
@@ -96,9 +98,29 @@ def test_a_late_exit_is_a_warning_at_term_and_an_error_at_kill(t, ended_by, wait
     assert all(words in item.message for item in judgement.findings)
 
 
-def test_an_exit_code_after_stdin_closed_is_no_finding(t):
-    tape = t.Tape().start().case("one").step("echo").done().stop(code=1)
-    assert run(t, tape).findings == ()
+@pytest.mark.parametrize(("code", "severity", "said"), [(1, "warning", "exit code 1"), (-11, "error", "SIGSEGV")])
+def test_a_bad_end_after_stdin_closed_is_a_finding_with_code_and_stderr(t, code, severity, said):
+    tape = t.Tape().start().case("one").step("echo").done().stop(code=code, stderr="Traceback\nValueError: x\n")
+    found = t.one(run(t, tape), "process/bad-exit")
+    assert (found.severity, found.tool) == (severity, None)
+    assert said in found.message
+    assert found.message.endswith("; last on stderr: ValueError: x")
+
+
+@pytest.mark.parametrize("code", [0, -2, -15, 130, 143])
+def test_an_end_that_was_asked_for_is_a_good_end(t, code):
+    assert run(t, t.Tape().start().case("one").step("echo").done().stop(code=code)).findings == ()
+
+
+def test_the_exit_code_of_a_server_that_was_disturbed_says_nothing(t):
+    """It was stopped in a call, or its stdin was closed in mid-line."""
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo")
+    tape.time_out(ref, tape.call(ref, "echo"), "tools/call echo")
+    assert t.checks(run(t, tape.done("timed-out").stop(code=1))) == ["suite/timed-out"]
+    tape = t.Tape().start().case("one").step("echo").done()
+    tape.add(Diagnostic, what="cut-short", detail="9 bytes")
+    assert run(t, tape.stop(code=1)).findings == ()
 
 
 def test_orphans_are_named_by_their_commands_without_pids_and_folders_of_the_run(t):

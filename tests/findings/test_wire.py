@@ -325,7 +325,7 @@ def test_an_error_with_id_null_is_the_right_answer_to_a_line_that_is_no_json(t):
 def probed(t, *lines, end="died"):
     tape = t.Tape("probe-1.jsonl")
     tape.add(t.Spawned, argv=("server",), cwd=".", env=(), pid=1)
-    tape.reply(tape.send("initialize", {}), {"capabilities": {"tools": {}}, "protocolVersion": "2025-11-25"})
+    tape.reply(tape.send("initialize", {}), t.hello())
     tape.reply(tape.send("ping", id=0), {})
     tape.add(t.Sent, body=t.Body(b"#no JSON#"), label="probe/broken-json")
     for line in lines:
@@ -396,7 +396,7 @@ def test_an_interrupted_answer_is_no_partial_line(t):
 def test_a_listing_without_a_readable_answer_is_red_also_with_the_wire_lowered(t):
     """Nothing listed must never read as everything covered."""
     tape = t.Tape()
-    tape.reply(tape.send("initialize", {}), {"capabilities": {"tools": {}}, "protocolVersion": "2025-11-25"})
+    tape.reply(tape.send("initialize", {}), t.hello())
     tape.send("tools/list", {})
     tape.raw('{"id": 2, "result": {"tools": []}}')
     found = t.evidence(t.key(), tape.stop())
@@ -485,7 +485,7 @@ def test_a_byte_order_mark_before_the_first_reply_is_one_finding(t):
 
 def test_a_list_that_is_nested_too_deeply_to_be_read_is_one_finding_and_nothing_else_is_judged(t):
     tape = t.Tape()
-    tape.reply(tape.send("initialize", {}), {"capabilities": {"tools": {}}})
+    tape.reply(tape.send("initialize", {}), t.hello())
     two = tape.send("tools/list", {})
     tape.raw(f'{{"jsonrpc": "2.0", "id": {two}, "result": {"[" * 100_000}{"]" * 100_000}}}')
     tape.pending.clear()
