@@ -387,10 +387,8 @@ class _Judge:
 
     def _may_be_needed(self, entry: ExemptionSpec, ledgers: Sequence[CellLedger]) -> bool:
         """Whether an entry speaks of cells that the selection left out, so that it may be true there."""
-        exact = bool(entry.backends) and all("@" in item for item in entry.backends)
-        planned = set().union(*(cell_names(ledger.cell.roles) for ledger in ledgers))
-        if exact and set(entry.backends) <= planned:
-            return False
+        if entry.backends and set(entry.backends) <= {ledger.cell.backend for ledger in ledgers}:
+            return False  # whole cells, and all of them are here
         return _cells_left_out(self.plan, self.projects.get(entry.server), ledgers)
 
     def _of_process(

@@ -1,0 +1,31 @@
+"""The pipelines that users copy (docs/ci), executed on a sample repository. Ours."""
+
+CELLS = ("first@embedded", "second@embedded")
+LOCAL = {".gitlab/rollcall.yml": "gitlab-matrix-jobs.yml"}
+
+
+def test_gitlab_in_one_job_is_clean_and_its_second_run_reuses_the_build(gitlab):
+    job = gitlab.run("gitlab-one-job.yml")["integration"]
+    assert job.ok, job.output
+    assert gitlab.report("integration")["verdict"] == "clean"
+    again = gitlab.run("gitlab-one-job.yml")["integration"]
+    assert "build: nothing has changed, reused" in again.output
+
+
+def test_gitlab_with_a_matrix_judges_what_all_jobs_recorded(gitlab):
+    done = gitlab.run("gitlab-matrix.yml", local=LOCAL)
+    assert list(done) == ["plan", *(f"run: [sample, {cell}]" for cell in CELLS), "judge"]
+    assert all(job.ok for job in done.values()), "".join(job.output for job in done.values())
+    report = gitlab.report("judge")
+    assert report["verdict"] == "clean"
+    assert {row["backend"] for row in report["coverage"]} == set(CELLS)
+
+
+def test_gitlab_fails_for_a_broken_server_with_the_report_kept(gitlab):
+    gitlab.sample.edit("src/good.py", 'return text("at last")', 'return text("Error: it broke", isError=True)')
+    gitlab.sample.commit()
+    assert not gitlab.run("gitlab-one-job.yml")["integration"].ok
+    assert gitlab.report("integration")["exit"] == 1
+    done = gitlab.run("gitlab-matrix.yml", local=LOCAL)
+    assert not done["judge"].ok
+    assert "suite/step-failed" in {item["check"] for item in gitlab.report("judge")["findings"]}
