@@ -30,7 +30,7 @@ def run(*, rounds: int, quick: bool) -> list[Table]:
 def _server(server: str, title: str, *, rounds: int, quick: bool) -> list[tuple[str, ...]]:
     rates: dict[tuple[str, int], list[float]] = defaultdict(list)
     with drivers(server_command(server), list(CLIENTS)) as clients:
-        for number in range(rounds + 1):
+        for number in range(1 if quick else 0, rounds + 1):
             for at_once in AT_ONCE:
                 calls = CALLS[server, at_once] // (10 if quick or number == 0 else 1)
                 for name, client in list(clients.items()):
