@@ -369,14 +369,17 @@ async def _cell(
 
     def skip_unspoken() -> None:
         for other in [run for run in waiting if run.eras_probed and run.key.era in unspoken]:
-            waiting.remove(other)
             record = unspoken[other.key.era]
-            same = record.key.backend == other.key.backend
             again = dataclasses.replace(
-                record, key=other.key, plan=other.fingerprint, versions=record.versions if same else {}
+                record,
+                key=other.key,
+                plan=other.fingerprint,
+                cases=other.selected,
+                versions=record.versions if record.key.backend == other.key.backend else {},
             )
             place = Attempt.create(evidence, other.key)
             place.finish(again)
+            waiting.remove(other)
             outcome.take(again, place)
 
     while waiting:
