@@ -64,7 +64,11 @@ async def wire_in(folder: Path, argv: list[str]) -> AsyncIterator[Call]:
 async def bare(argv: list[str]) -> AsyncIterator[Call]:
     """The least that works: asyncio, JSON lines, a future for each id. Records nothing, checks nothing."""
     process = await asyncio.create_subprocess_exec(
-        *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 27
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=1 << 27,
+        start_new_session=True,  # as ours and the SDK's: a session is a group of its own for the scheduler, too
     )
     stdin, stdout = process.stdin, process.stdout
     assert stdin is not None
