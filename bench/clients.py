@@ -1,7 +1,8 @@
 """The Python clients that are compared: `python -m bench.clients NAME -- SERVER…`.
 
 Each starts its server, opens a session, says `{"ready": true}`, and then does what a line of its stdin says:
-`{"tool": …, "arguments": {…}, "calls": 1000, "at_once": 32}` -> `{"seconds": …}`. With `--once` it makes one call.
+`{"tool": …, "arguments": {…}, "calls": 1000, "at_once": 32}` -> `{"seconds": …, "cpu": …}`.
+With `--once` it makes one call.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ async def main(name: str, argv: list[str], *, once: bool) -> None:
             return
         print(json.dumps({"ready": True}), flush=True)
         for line in iter(sys.stdin.readline, ""):  # nothing else is to happen meanwhile
+            before = time.process_time()
             seconds = await measure(call, **json.loads(line))
-            print(json.dumps({"seconds": seconds}), flush=True)
+            print(json.dumps({"seconds": seconds, "cpu": time.process_time() - before}), flush=True)
 
 
 if __name__ == "__main__":
