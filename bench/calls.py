@@ -21,16 +21,18 @@ def run(*, rounds: int, quick: bool) -> list[Table]:
         rows += _server(server, title, rounds=rounds, quick=quick)
     about = (
         f"Calls of a small tool a second; median and range of {rounds} rounds in which the clients take turns, each "
-        "with a server process of its own. The ratio is to the bare loop of the same round."
+        "with a server process of its own. The ratio is to the bare loop of the same round. CPU is what a call takes "
+        "of the client's own process, which a busy machine changes little."
     )
-    head = ("server", "client", "one at a time", "ratio", "32 at once", "ratio")
+    head = ("server", "client", "one at a time", "ratio", "CPU, µs", "32 at once", "ratio", "CPU, µs")
     return [Table(name="calls", title="Calls", about=about, head=head, rows=tuple(rows))]
 
 
 def _server(server: str, title: str, *, rounds: int, quick: bool) -> list[tuple[str, ...]]:
     rates: dict[tuple[str, int], list[float]] = defaultdict(list)
+    costs: dict[tuple[str, int], list[float]] = defaultdict(list)
     with drivers(server_command(server), list(CLIENTS)) as clients:
-        for number in range(rounds + 1):
+        for number in range(1 if quick else 0, rounds + 1):
             for at_once in AT_ONCE:
                 calls = CALLS[server, at_once] // (10 if quick or number == 0 else 1)
                 for name, client in list(clients.items()):
@@ -44,14 +46,16 @@ def _server(server: str, title: str, *, rounds: int, quick: bool) -> list[tuple[
                         continue
                     if number:  # the first round warms up
                         rates[name, at_once].append(calls / seconds)
+                        costs[name, at_once].append(1e6 * client.cpu / calls)
         rows = []
         for name, label in CLIENTS.items():
             client = clients[name]
             if isinstance(client, Missing):
-                rows.append((title, label, str(client), "-", "-", "-"))
+                rows.append((title, label, str(client), *["-"] * 5))
                 continue
             cells = []
             for at_once in AT_ONCE:
-                cells += [spread(rates[name, at_once]), ratios(rates[name, at_once], rates["bare", at_once])]
+                rate, base = rates[name, at_once], rates["bare", at_once]
+                cells += [spread(rate), ratios(rate, base), spread(costs[name, at_once])]
             rows.append((title, label, *cells))
     return rows

@@ -28,8 +28,11 @@ for await (const line of createInterface({ input: process.stdin })) {
   const worker = async () => {
     while (left-- > 0) await call(tool, args);
   };
+  const before = process.cpuUsage();
   const began = performance.now();
   await Promise.all(Array.from({ length: atOnce }, worker));
-  console.log(JSON.stringify({ seconds: (performance.now() - began) / 1000 }));
+  const seconds = (performance.now() - began) / 1000;
+  const { user, system } = process.cpuUsage(before);
+  console.log(JSON.stringify({ seconds, cpu: (user + system) / 1e6 }));
 }
 await client.close();

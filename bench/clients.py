@@ -1,7 +1,8 @@
 """The Python clients that are compared: `python -m bench.clients NAME -- SERVER…`.
 
 Each starts its server, opens a session, says `{"ready": true}`, and then does what a line of its stdin says:
-`{"tool": …, "arguments": {…}, "calls": 1000, "at_once": 32}` -> `{"seconds": …}`. With `--once` it makes one call.
+`{"tool": …, "arguments": {…}, "calls": 1000, "at_once": 32}` -> `{"seconds": …, "cpu": …}`.
+With `--once` it makes one call.
 """
 
 from __future__ import annotations
@@ -64,7 +65,11 @@ async def wire_in(folder: Path, argv: list[str]) -> AsyncIterator[Call]:
 async def bare(argv: list[str]) -> AsyncIterator[Call]:
     """The least that works: asyncio, JSON lines, a future for each id. Records nothing, checks nothing."""
     process = await asyncio.create_subprocess_exec(
-        *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 27
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=1 << 27,
+        start_new_session=True,  # as ours and the SDK's: a session is a group of its own for the scheduler, too
     )
     stdin, stdout = process.stdin, process.stdout
     assert stdin is not None
@@ -143,8 +148,9 @@ async def main(name: str, argv: list[str], *, once: bool) -> None:
             return
         print(json.dumps({"ready": True}), flush=True)
         for line in iter(sys.stdin.readline, ""):  # nothing else is to happen meanwhile
+            before = time.process_time()
             seconds = await measure(call, **json.loads(line))
-            print(json.dumps({"seconds": seconds}), flush=True)
+            print(json.dumps({"seconds": seconds, "cpu": time.process_time() - before}), flush=True)
 
 
 if __name__ == "__main__":

@@ -223,9 +223,9 @@ class _Cycles:
     def _left(self, before: Mapping[str, int], most: Mapping[str, int], after: Mapping[str, int], s: float) -> Table:
         where = "in Docker" if self.docker else f"embedded, because Docker cannot be used: {self.cause}"
         about = (
-            f"{self.number} starts and stops of a server and its stack ({where}), {s:.1f} s each; {self.killed} "
-            "of them were killed in the middle. What was there before, the most that there was after a killed one and "
-            "its clean-up, and what there is at the end."
+            f"{self.number} starts and stops of a server and its stack ({where}), {s:.1f} s each; {self.killed} of "
+            "them were killed in the middle. What was there before, the most that there was after a killed one and its "
+            "clean-up, and what there is at the end."
         )
         rows = tuple((key, str(before[key]), str(most[key]), str(after[key])) for key in before)
         return Table(

@@ -77,7 +77,11 @@ def client_command(name: str, server: Sequence[str], *, once: bool = False) -> l
 
 
 class Driver:
-    """A client with its server: `measure` as often as one likes, then `end`."""
+    """A client with its server: `measure` as often as one likes, then `end`.
+
+    Attributes:
+        cpu: Seconds of processor time that the last measurement took the client, its server not counted.
+    """
 
     def __init__(self, name: str, server: Sequence[str]) -> None:
         self._process = subprocess.Popen(
@@ -87,6 +91,7 @@ class Driver:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if os.environ.get("BENCH_STDERR") is None else None,
         )
+        self.cpu = 0.0
         self._name = name
         self._buffer = b""
 
@@ -111,7 +116,9 @@ class Driver:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise Missing(self._gone()) from None
-        return float(self._answer(ANSWER_S)["seconds"])
+        answer = self._answer(ANSWER_S)
+        self.cpu = float(answer["cpu"])
+        return float(answer["seconds"])
 
     def _answer(self, patience: float) -> Mapping[str, Any]:
         stdout = self._process.stdout

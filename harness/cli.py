@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -431,7 +431,8 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     interrupted = ""
     with _progress() as log, integration.collecting(outcome):
         progress = _Timed(log, timings)
-        loaded, outcome.plan = integration.load_plan(options, outcome)
+        with timings.of("read the files"):
+            loaded, outcome.plan = integration.load_plan(options, outcome)
         for note in outcome.plan.notes:
             progress.note("mcp-rollcall", note)
 
@@ -568,7 +569,8 @@ def _judged(
     today: date,
     interrupted: str = "",
 ) -> int:
-    report = _report(options, outcome, today=today, interrupted=interrupted)
+    with timings.of("judge") if timings is not None else nullcontext():
+        report = _report(options, outcome, today=today, interrupted=interrupted)
     _write_reports(options, report, timings)
     _print(_formatted(report, parsed.format))
     return report.exit

@@ -94,6 +94,15 @@ class Timings:
         """One stage that ended."""
         self.stages.append({"subject": subject, "stage": what, "seconds": round(seconds, 3)})
 
+    @contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """A stage that is nobody's in particular, and that progress does not tell."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add("", what, time.monotonic() - began)
+
     def to_json(self) -> str:
         """The whole, with the wall time so far."""
         wall = round(time.monotonic() - self.began, 3)
@@ -351,8 +360,9 @@ async def _project(
         return
     if only_build:
         return
+    unspoken: dict[str, RunRecord] = {}
     for cell in cells:
-        await _cell(options, project, cell, built, outcome, state=state, scope=scope, progress=progress)
+        await _cell(options, project, cell, built, outcome, unspoken, state=state, scope=scope, progress=progress)
 
 
 async def _cell(
@@ -361,18 +371,43 @@ async def _cell(
     cell: Cell,
     built: Built,
     outcome: Outcome,
+    unspoken: dict[str, RunRecord],
     *,
     state: Path,
     scope: Scope,
     progress: Progress,
 ) -> None:
-    """All runs of a cell, each on a fresh stack; one that made no call leaves its stack to the next."""
+    """All runs of a cell, each on a fresh stack; one that made no call leaves its stack to the next.
+
+    Args:
+        unspoken: Eras that a probe of this build has found it does not speak: no other profile and no other backend
+            can change that, and each probe would start the server once more.
+    """
     evidence = _evidence_root(options, project)
     waiting = list(cell.runs)
+
+    def skip_unspoken() -> None:
+        for other in [run for run in waiting if run.eras_probed and run.key.era in unspoken]:
+            record = unspoken[other.key.era]
+            again = dataclasses.replace(
+                record,
+                key=other.key,
+                plan=other.fingerprint,
+                cases=other.selected,
+                versions=record.versions if record.key.backend == other.key.backend else {},
+            )
+            place = Attempt.create(evidence, other.key)
+            place.finish(again)
+            waiting.remove(other)
+            outcome.take(again, place)
+
     while waiting:
         masker = Masker()
         subject = f"{cell.server} {cell.backend}"
         try:
+            skip_unspoken()
+            if not waiting:
+                return
             async with open_stack(
                 cell.roles,
                 project.backends,
@@ -413,14 +448,9 @@ async def _cell(
                         break
                     outcome.take(record, attempt)
                     untouched = record.outcome == "not-spoken"
-                    if untouched:  # nor will it be in another profile
-                        same = [other for other in waiting if other.key.era == run.key.era]
-                        for other in same:
-                            waiting.remove(other)
-                            again = dataclasses.replace(record, key=other.key, plan=other.fingerprint)
-                            place = Attempt.create(evidence, other.key)
-                            place.finish(again)
-                            outcome.take(again, place)
+                    if untouched:
+                        unspoken[run.key.era] = record
+                        skip_unspoken()
         except Exception as error:
             lost = any(isinstance(leaf, EvidenceLost) for leaf in iterate_errors(error))
             why = LOST if lost else "its stack could not be stood up"

@@ -4,7 +4,8 @@ Our session takes whatever it can use; the client that users have does not. It i
 as its users do it, and asked for every page of every list; each byte is on the record, and so is what it handed out.
 No tool is called. Nothing here judges.
 
-`mcp` is imported when the first pass of a process begins, in a thread, while the server starts.
+`mcp` is imported in a thread, while the run waits for something else: before the first pass of a process, or while its
+server starts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from mcp.client.client import Client
     from mcp.shared.message import SessionMessage
 
-__all__ = ["MODES", "PASS_S", "client_pass"]
+__all__ = ["MODES", "PASS_S", "client_pass", "load_client"]
 
 PASS_S = 120.0  # for all of it, but the stop of the server
 DETAIL_CHARS = 2000
@@ -66,6 +67,12 @@ def _import_sdk() -> _Sdk:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
 
     return _Sdk(Client, SessionMessage, parse, DiscoverResult.model_validate)
+
+
+async def load_client() -> None:
+    """Imports the official client in a thread, ahead of its pass; if that fails, the pass will say so."""
+    with suppress(Exception):
+        await anyio.to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
 
 
 async def client_pass(

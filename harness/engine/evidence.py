@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from harness.model.transcript import (
 
 __all__ = [
     "KEPT_ATTEMPTS",
+    "UNFINISHED_KEPT_S",
     "Attempt",
     "EvidenceLost",
     "EvidenceSet",
@@ -52,6 +54,7 @@ RESERVE_FILE = ".reserve"
 RESERVE_BYTES = 64 * 1024
 EVIDENCE_HINT = "make room there, or choose another place with --evidence DIR (and --out DIR, --state DIR for the rest)"
 KEPT_ATTEMPTS = 5  # finished ones of a run; older ones are removed
+UNFINISHED_KEPT_S = 24 * 3600.0  # what a killed run has left; no run that lives is silent for so long
 MAX_NAME_CHARS = 150
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.@+=")
 
@@ -160,7 +163,7 @@ class Attempt:
             write_atomically(self.folder / DONE_FILE, b"")
         except OSError as error:
             raise EvidenceLost(self.folder.parent, error) from error
-        for folder in _attempts(self.folder.parent)[KEPT_ATTEMPTS:]:
+        for folder in (*_attempts(self.folder.parent)[KEPT_ATTEMPTS:], *_given_up(self.folder.parent)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -239,6 +242,17 @@ def _take(folders: Iterable[Path], run: Run, out: _Sorted) -> None:
         return
     folder, record = partial
     out.found.append(_evidence(record, folder))
+
+
+def _given_up(folder: Path) -> Iterator[Path]:
+    """Attempts without `done` that nobody has written to for so long that whoever made them was killed."""
+    for path in folder.iterdir():
+        try:
+            written = max(item.stat().st_mtime for item in (path, *path.iterdir()))
+            if not (path / DONE_FILE).is_file() and time.time() - written > UNFINISHED_KEPT_S:
+                yield path
+        except OSError:  # it is no folder, or gone
+            continue
 
 
 def _attempts(folder: Path) -> list[Path]:

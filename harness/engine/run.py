@@ -16,7 +16,7 @@ from typing import Any, Literal
 import anyio
 
 from harness.engine.build import Built
-from harness.engine.client import client_pass
+from harness.engine.client import client_pass, load_client
 from harness.engine.container import ContainerRun, container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
@@ -41,7 +41,9 @@ __all__ = ["LOGS_S", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one"]
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
 PROBE_START_S = 10.0
 PROBE_PING_S = 0.5
-PROBE_WAIT_S = 1.0  # for what comes back to the broken line
+PROBE_WAIT_S = 1.0  # for what comes back to the broken line, where the server is slow to answer
+PROBE_LEAST_S = 0.3  # the same, where it is quick
+PROBE_TIMES = 20  # how much longer than an answer may take what comes back
 PROBE_POLL_S = 0.02
 LOGS_S = 20.0  # for fetching the logs of the backends
 STDERR_LINES = 20
@@ -309,7 +311,7 @@ async def run_one(
         benches.append(bench)
         await _drive(bench, selected, values, progress)
         if probe:
-            await _probe(bench)
+            await _aside(bench, progress)
         state.outcome = "finished"
         if run.client:
             await _compare(bench, progress)
@@ -351,6 +353,16 @@ async def _drive(
     with stage(progress, subject, "stop server"):
         await bench.stop()
         bench.recorded()
+
+
+async def _aside(bench: _Bench, progress: Progress) -> None:
+    """The broken line; where the official client comes next, what it takes to load it goes on in the meantime."""
+    key = bench.run.key
+    with stage(progress, f"{key.server} {key.backend} {key.era} {key.profile}", "broken line"):
+        async with anyio.create_task_group() as tasks:
+            if bench.run.client:
+                tasks.start_soon(load_client)
+            await _probe(bench)
 
 
 async def _compare(bench: _Bench, progress: Progress) -> None:
@@ -407,11 +419,13 @@ async def _probe(bench: _Bench) -> None:
         session = WireSession(stdio, era=bench.run.key.era, elicit=bench.run.profile.elicit)
         await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
         method = "server/discover" if session.era == "modern" else "ping"
+        wait_s, began = PROBE_WAIT_S, time.monotonic()
         with suppress(TimedOut):  # an answered request whose id could be taken for the line's
             await session.request(method, label=method, timeout_s=PROBE_PING_S)
+            wait_s = min(PROBE_WAIT_S, max(PROBE_LEAST_S, PROBE_TIMES * (time.monotonic() - began)))
         before = stdio.line_count
         session.send_line(BROKEN_LINE, BROKEN_LABEL)
-        with anyio.move_on_after(PROBE_WAIT_S):
+        with anyio.move_on_after(wait_s):  # what comes later, until it has ended, is recorded too
             while stdio.line_count == before and not stdio.dead:
                 await anyio.sleep(PROBE_POLL_S)
     except (NotSpoken, Refused, TimedOut, Died):

@@ -132,7 +132,10 @@ async def open_stack(
         yield _stack(roles, standing, masker)
         failed = False
     finally:
-        with anyio.CancelScope(shield=True):
+        with (
+            anyio.CancelScope(shield=True),
+            stage(progress, subject, f"stop {', '.join(role.label for role in roles)}"),
+        ):
             left = await _close_all(parts)
         if left:
             text = masker.text("; ".join(left))

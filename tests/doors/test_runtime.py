@@ -125,3 +125,32 @@ def test_tests_for_docker_are_counted_where_they_did_not_run_and_fail_where_they
     required = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
     assert required.returncode == 1
     assert "2 failed" in required.stdout or "2 errors" in required.stdout
+
+
+def test_an_era_that_a_server_does_not_speak_is_tried_once_and_not_with_every_backend(wrapped):
+    """Ours: each backend would start the server once more to be told the same."""
+    toml = wrapped.root / "harness.toml"
+    text = toml.read_text(encoding="utf-8").replace('use = "mirror"', 'use = ["mirror", "glass"]')
+    text = text.replace("servers/good.py", "servers/daemon_child.py").replace("[suites]", "[profiles.other]\n[suites]")
+    toml.write_text(text, encoding="utf-8")
+    one = 'schema = 2\nid = "one"\n[[case]]\nid = "echo"\n[[case.step]]\ncall = "echo"\narguments = { text = "a" }\n'
+    for suite in (wrapped.root / "suites").iterdir():
+        suite.unlink()
+    backend = wrapped.root / "backends" / "mirror" / "backend.toml"
+    wrapped.write(
+        {
+            "suites/one.toml": one,
+            "backends/glass/backend.toml": backend.read_text().replace('"mirror"', '"glass"'),
+            "backends/glass/Dockerfile": "FROM rollcall.invalid/none:0\n",
+        }
+    )
+    done = wrapped.run("integration", "--runtime", "process")
+    ran = {(run["backend"], run["era"], run["profile"]): run["outcome"] for run in done.report["ran"]}
+    silent = [key for key in ran if ran[key] == "not-spoken"]
+    assert {(backend, era) for backend, era, _ in silent} == {
+        ("mirror@embedded", "modern"),
+        ("glass@embedded", "modern"),
+    }
+    assert {key[0] for key in ran if ran[key] == "finished"} == {"mirror@embedded", "glass@embedded"}
+    tried = list(wrapped.root.glob(".rollcall/evidence/*/*/modern/*/*/*.jsonl"))
+    assert len(tried) == 1

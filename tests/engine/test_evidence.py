@@ -1,13 +1,15 @@
 """Evidence is written whole, under names that stay apart everywhere, and read back as the plan asks for it. Ours."""
 
 import json
+import os
+import time
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.evidence import Attempt, encode_name, read_evidence, run_folder, runtime_seen
+from harness.engine.evidence import UNFINISHED_KEPT_S, Attempt, encode_name, read_evidence, run_folder, runtime_seen
 from harness.model.plan import Cell, Plan, ProfileSpec, Run, RunKey
 from harness.model.transcript import RunRecord
 
@@ -190,3 +192,16 @@ def test_a_failed_attempt_is_not_passed_over_for_an_older_good_one(tmp_path):
     failed = Attempt.create(tmp_path, key)
     failed.finish(RunRecord(key=key, plan="f", runtime=None, outcome="failed"))
     assert read_evidence(tmp_path, plan).found[0].folder == str(failed.folder)
+
+
+def test_what_a_killed_run_has_left_is_kept_for_a_day(tmp_path):
+    old, fresh = (Attempt.create(tmp_path, KEY) for _ in range(2))
+    for attempt in (old, fresh):
+        attempt.transcript(1).write_bytes(b"{}")
+    before = time.time() - UNFINISHED_KEPT_S - 60
+    os.utime(old.transcript(1), (before, before))
+    for item in (*old.folder.iterdir(), old.folder):
+        os.utime(item, (before, before))
+    done = Attempt.create(tmp_path, KEY)
+    done.finish(record())
+    assert set(run_folder(tmp_path, KEY).iterdir()) == {fresh.folder, done.folder}
