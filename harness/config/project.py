@@ -377,4 +377,5 @@ def _build(
             ),
         ),
         exemptions_file=exemptions,
+        server_line=document.place(("server",)).line,
     )

@@ -144,6 +144,7 @@ class ProjectSpec:
     suites: tuple[SuiteSpec, ...] = ()
     checks: CheckSettings = CheckSettings()
     exemptions_file: Path | None = None
+    server_line: int | None = None  # of [server] in harness.toml
 
 
 # --- backend.toml -------------------------------------------------------------------------------
