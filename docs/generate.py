@@ -44,9 +44,11 @@ def checks() -> str:
         "# The checks\n",
         NOTE,
         "Severity `error` fails the run; `warning` is listed and fails it with `--strict`. `[checks]` in harness.toml\n"
-        "lowers a whole family, and every report lists what was lowered. *Excused as* names the table of an\n"
-        "exemption; what has none cannot be excused. *Off* are families that are judged only where `[checks]` names\n"
-        'them, e.g. `strict = "warning"`.\n\n',
+        'lowers a whole family (`wire = "warning"`) or sets one check by its full id, which goes before its family\n'
+        '(`"wire/empty-cursor" = "off"`, `"process/late-exit" = "error"`); every report lists what was lowered. The\n'
+        "families `exercised` and `exemption` always count. *Excused as* names the table of an exemption; what has\n"
+        "none cannot be excused. *Off* are families that are judged only where `[checks]` names them or one of their\n"
+        'checks, e.g. `strict = "warning"`.\n\n',
         "| check | severity | fires on | excused as | source |\n|---|---|---|---|---|\n",
     ]
     for item in sorted(CHECKS.values(), key=lambda check: check.id):
@@ -79,6 +81,9 @@ def rows(schema: dict, prefix: str, root: dict) -> list[str]:
     extra = schema.get("additionalProperties")
     if isinstance(extra, dict):
         out += rows(extra, f"{prefix}.<name>" if prefix else "<name>", root)
+    for value in schema.get("patternProperties", {}).values():
+        kind = ", ".join(f"`{item}`" for item in value["enum"])
+        out.append(f"| `{cell(prefix)}.<check>` | {kind} | {cell(value['description'])} |\n")
     items = schema.get("items")
     if isinstance(items, dict):
         out += rows(items, f"{prefix}[]", root)

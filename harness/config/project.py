@@ -26,7 +26,7 @@ from harness.config.values import (
     texts,
     unknown_placeholders,
 )
-from harness.model.checks import OFF_BY_DEFAULT
+from harness.model.checks import CHECKS, OFF_BY_DEFAULT, family_of
 from harness.model.plan import (
     CALL_TIMEOUT_S,
     ERAS,
@@ -88,6 +88,7 @@ def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
     files.add(*check(document, "harness"))
     roles = _roles(files, document, shelf, root)
     files.add(*_server_problems(document, roles))
+    files.add(*_check_problems(document))
     profiles = tuple(_profile_names(files, document))
     documents, unmatched = _suite_documents(files, document, root)
     suites = _suites(
@@ -368,14 +369,44 @@ def _build(
         )
         or (ProfileSpec(name="plain"),),
         suites=suites,
-        checks=CheckSettings(
-            exercised=data.get("checks", {}).get("exercised", "succeeded"),
-            lowered=tuple(
-                LoweredSpec(family=family, to=level, place=document.place(("checks", family)))
-                for family, level in data.get("checks", {}).items()
-                if family != "exercised" and level != ("off" if family in OFF_BY_DEFAULT else "error")
-            ),
-        ),
+        checks=_checks(document),
         exemptions_file=exemptions,
         server_line=document.place(("server",)).line,
+    )
+
+
+# --- [checks] -----------------------------------------------------------------------------------
+
+_OWN_GRAMMAR = ("exercised", "parameters", "tokens")  # keys whose values are no levels
+_CHECK_ID = re.compile(r"[a-z]+(?:-[a-z]+)*/[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+_FIXED = ("exemption", "exercised")  # families whose checks have no level of their own
+
+
+def _check_problems(document: Document) -> Iterator[Problem]:
+    """Keys that look like the id of a check and are none that has a level."""
+    known = [check for check in CHECKS if family_of(check) not in _FIXED]
+    for key in table(document.data.get("checks")):
+        if not _CHECK_ID.match(key) or key in known:  # what is no id at all has been told: an unknown key
+            continue
+        if key in CHECKS:
+            yield document.problem(("checks", key), f"{quoted(key)} has no level of its own; it always counts")
+        else:
+            siblings = [check for check in known if family_of(check) == family_of(key)]
+            yield document.problem(
+                ("checks", key), f"there is no check {quoted(key)}", did_you_mean(key, siblings or known)
+            )
+
+
+def _checks(document: Document) -> CheckSettings:
+    data = table(document.data.get("checks"))
+    return CheckSettings(
+        exercised=data.get("exercised", "succeeded"),
+        parameters=data.get("parameters", "report"),
+        tokens=data.get("tokens"),
+        places={key: document.place(("checks", key)) for key in ("parameters", "tokens") if key in data},
+        lowered=tuple(
+            LoweredSpec(family=key, to=level, place=document.place(("checks", key)))
+            for key, level in data.items()
+            if key not in _OWN_GRAMMAR and ("/" in key or level != ("off" if key in OFF_BY_DEFAULT else "error"))
+        ),
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from harness.findings.ledger import LISTS, Listing, listing_of
+from harness.findings.output_schema import check_output_schemas
 from harness.findings.remark import Remark
 from harness.findings.seen import Seen
 from harness.findings.steps import RunView
@@ -13,7 +14,9 @@ from harness.model.catalogue import Catalogue, ToolDef
 
 __all__ = ["CHECKERS", "catalogue_of", "remarks_of", "see_catalogue"]
 
-CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = ()  # each: what one subject says of a catalogue
+CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = (  # each: what one subject says of a catalogue
+    check_output_schemas,
+)
 
 
 def remarks_of(catalogue: Catalogue) -> Iterator[Remark]:

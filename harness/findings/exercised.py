@@ -131,8 +131,8 @@ def see_listing(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     One without an answer is passed over where an error of its own says so.
     """
     for view, listing in zip(ledger.views, ledger.listings, strict=True):
-        family = family_of(listing.blamed)
-        if listing.blamed and not listing.problem and family != "exercised" and settings.level_of(family) != "error":
+        own = family_of(listing.blamed) == "exercised"
+        if listing.blamed and not listing.problem and not own and settings.level_of(listing.blamed) != "error":
             yield Seen(
                 check="exercised/list-failed",
                 run=view.run.key,
@@ -235,7 +235,7 @@ def _told(ledger: CellLedger, uses: Sequence[Use], settings: CheckSettings) -> b
         cause = "exercised/not-listed" if not_listed(ledger, use) else use.cause(settings)
         if not cause or (use.cleanup and family_of(cause) == "suite"):
             return False
-        if CHECKS[cause].severity != "error" or settings.level_of(family_of(cause)) != "error":
+        if CHECKS[cause].severity != "error" or settings.level_of(cause) != "error":
             return False
     return bool(uses)
 

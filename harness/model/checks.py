@@ -36,6 +36,7 @@ class CheckSpec:
 _STDIO = "MCP basic/transports#stdio"
 _RPC = "MCP basic#messages"
 _TOOLS = "MCP server/tools"
+_OUTPUT = "MCP server/tools#output-schema"
 
 _ALL = (
     CheckSpec(id="exercised/missing", severity="error", exempt="exercised", subject="tool", source="ours",
@@ -124,6 +125,22 @@ _ALL = (
     CheckSpec(id="strict/unknown-tool-is-error", severity="error", source="MCP server/tools#error-handling",
               fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list was answered with an "
                     "isError result instead of a JSON-RPC error."),
+    # what tools give
+    CheckSpec(id="output-schema/missing", severity="error", exempt="output-schema", subject="tool", source="ours",
+              fires="A tool that declares no output schema, in a revision that has them (2025-06-18 on). A server none "
+                    "of whose tools declares one is one finding, and the subject `*` excuses it."),
+    CheckSpec(id="output-schema/root", severity="error", source=_OUTPUT,
+              fires="The root of an output schema has not the type `object` (null counts as declared, `$ref` or "
+                    "`anyOf` alone are none); from 2026-07-28 on only what is no JSON object at all."),
+    CheckSpec(id="output-schema/invalid", severity="error", source=_OUTPUT,
+              fires="An output schema that is not valid by the meta-schema of its dialect."),
+    CheckSpec(id="output-schema/mismatch", severity="error", source=_OUTPUT,
+              fires="structuredContent that the output schema, as listed in that run, does not allow, or that is no "
+                    "object where the revision asks for one. Violations of `format` alone are a warning."),
+    CheckSpec(id="output-schema/no-structured", severity="error", source=_OUTPUT,
+              fires="A tool that declares an output schema gave a result that is no error, without structuredContent."),
+    CheckSpec(id="output-schema/text-disagrees", severity="warning", source="MCP server/tools#structured-content",
+              fires="The JSON in a result's texts contradicts its structuredContent."),
 )  # fmt: skip
 
 CHECKS: dict[str, CheckSpec] = {check.id: check for check in _ALL}

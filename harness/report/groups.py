@@ -68,6 +68,10 @@ class Group:
         """Whether all of them have the same message, but for the tool's name at its beginning."""
         return len({_message(finding) for finding in self.findings}) == 1
 
+    def parts(self) -> Iterator[Group]:
+        """Each finding by itself."""
+        return (Group(findings=(finding,), kind=self.kind) for finding in self.findings)
+
     def common(self) -> Mapping[str, Any]:
         """The evidence that all of them share, without what the headline says."""
         shared = dict(self.first.evidence)

@@ -13,7 +13,7 @@ from harness.model.finding import HarnessFailure, Report
 from harness.report.ansi import Paint
 from harness.report.escape import byte_length, cut_bytes, lines_of, visible
 from harness.report.groups import Group, groups_of
-from harness.report.text import MAX_GROUPS, group_lines, headline, subject_of
+from harness.report.text import group_lines, headline, subject_of
 
 __all__ = ["SUMMARY_BYTES", "cell", "code", "fence", "fit_summary", "to_markdown"]
 
@@ -70,9 +70,8 @@ def to_markdown(report: Report) -> str:
         blocks += [f"### Errors: {len(judgement.errors)}", *map(_error, judgement.errors)]
     if judgement.findings:
         groups = groups_of(judgement.findings)
-        blocks += [f"### Findings: {len(judgement.findings)}", *map(_finding, groups[:MAX_GROUPS])]
-        if rest := sum(len(group.findings) for group in groups[MAX_GROUPS:]):
-            blocks.append(f"… and {rest:,} more, in report.json")
+        shown = (part for group in groups for part in ((group,) if group.several else group.parts()))
+        blocks += [f"### Findings: {len(judgement.findings)}", *map(_finding, shown)]
     if judgement.not_judged:
         blocks.append(f"### Not judged: {len(judgement.not_judged)}")
         blocks.append(
@@ -184,7 +183,7 @@ def _place(file: str | None, line: int | None) -> str:
 def _finding(group: Group) -> str:
     finding = group.first
     place = "" if group.several else _place(finding.file, finding.line)
-    about = group.headline if group.several else ", ".join(map(subject_of, group.findings))
+    about = group.headline if group.several else subject_of(finding)
     head = f"#### {finding.severity} {code(finding.check)}: {code(about)}"
     where = " in ".join(code(part) for part in (finding.server, place) if part)
     lines = "\n".join(group_lines(group, paint=Paint(False), width=_WIDTH))

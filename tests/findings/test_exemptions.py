@@ -94,7 +94,7 @@ def test_an_entry_for_another_backend_excuses_nothing_here(t):
             {"subject": "b", "check": "exercized"},
             "there is no check 'exercized' in this version (did you mean 'exercised'?)",
         ),
-        ({"subject": "b", "check": "output-schema"}, "there is no check 'output-schema' in this version"),
+        ({"subject": "b", "check": "input-schema"}, "there is no check 'input-schema' in this version"),
         ({"subject": "b", "backends": ("postgres",)}, "fixture has no backend 'postgres'"),
     ],
 )

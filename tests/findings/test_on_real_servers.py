@@ -56,6 +56,10 @@ def one(tool, **more):
     return case(tool, step(tool, **more))
 
 
+OUTPUTS = (
+    *("undeclared", "no_type", "null", "broken", "wrong", "odd_texts", "list_content", "bare", "contradicts"),
+    *("pretty", "wrapped", "blocks", "prose", "less"),
+)
 UNKNOWN = ("s", CaseSpec(id="unknown", steps=(step("nope", unlisted=True, is_error=True),), place=Place(file="s.toml")))
 
 GOOD = (
@@ -127,7 +131,21 @@ TABLE = {
     "ends_after_answer": ([ECHO, case("again", step("echo", {"text": "b"}, text_equals="b"))], ["process/crashed"]),
     "daemon_cleared": ([ECHO], ["process/orphan"]),
     "child_reads_to_the_end": ([ANY], ["suite/timed-out"]),
-    "array_output": ([ECHO, one("list")], ["client/refused"]),
+    "array_output": ([ECHO, one("list")], ["client/refused", "output-schema/root"]),
+    "output_of_every_kind": (
+        [*map(one, OUTPUTS), case("error", step("error", is_error=True, text_contains=("late",)))],
+        [
+            "client/refused",
+            "exercised/refused-only",
+            "output-schema/invalid",
+            *["output-schema/mismatch"] * 3,
+            "output-schema/missing",
+            "output-schema/no-structured",
+            "output-schema/root",
+            "output-schema/root",
+            "output-schema/text-disagrees",
+        ],
+    ),
 }
 # the same, in the modern era
 MODERN = {
@@ -219,6 +237,28 @@ def test_a_modern_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
     judgement = drive(file, cases, tmp_path, era="modern", arguments=arguments)
     assert sorted(item.check for item in judgement.findings) == expected, show(judgement)
     assert (judgement.errors, judgement.not_judged) == ((), ()), show(judgement)
+
+
+def test_output_schemas_and_results_that_disagree_are_told_with_pointers(t, tmp_path):
+    judgement = drive("output_of_every_kind", TABLE["output_of_every_kind"][0], tmp_path)
+    said = {(item.check, item.tool): item for item in judgement.findings}
+
+    def found(rule, tool):
+        item = said[f"output-schema/{rule}", tool]
+        return item.severity, item.pointer, item.message.partition(": ")[2]
+
+    assert found("invalid", "broken")[:2] == ("error", "/required")
+    assert found("root", "no_type")[2].startswith("the root of outputSchema has no type, only anyOf; up to revision")
+    assert found("root", "null")[2].startswith("outputSchema is null, and must be a JSON object")
+    pointer = "/items/0/id"
+    assert found("mismatch", "wrong") == ("error", pointer, "/items/0/id: '7' is not of type 'integer'")
+    assert said["output-schema/mismatch", "wrong"].evidence["violations"] == [
+        {"case": "s/wrong", "pointer": pointer, "says": "'7' is not of type 'integer'", "value": '"7"', "results": 2}
+    ]
+    assert found("mismatch", "odd_texts")[::2] == ("warning", "/items/0/at: '2026-12-01 10:00' is no date-time")
+    assert "(2025-11-25 is in force)" in found("mismatch", "list_content")[2]
+    assert found("text-disagrees", "contradicts")[2] == "/b: the text has 2, the structured content 3"
+    assert "(1 of 1 results)" in said["output-schema/no-structured", "bare"].message
 
 
 def test_the_good_server_is_silent_in_the_modern_era_too(t, tmp_path):
