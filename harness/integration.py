@@ -54,6 +54,7 @@ class Options:
     runtime: str = "auto"  # docker | process | auto
     evidence: Path | None = None
     out: Path | None = None
+    out_files: tuple[Path, ...] = ()  # single reports besides, by their endings
     state: Path | None = None
     strict: bool = False
     require_complete: bool = False

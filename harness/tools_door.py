@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "add_sources", "add_tools_commands", "asked_of", "check_tools", "how_of", "sources_of"]
 
-FORMATS = ("text", "json", "junit", "markdown")
+FORMATS = ("text", "json", "junit", "markdown", "sarif")
 TIMEOUT_S = 30.0
 LONGEST_S = 3600.0
 LEVELS = ("error", "warning", "off")
@@ -103,6 +103,13 @@ def add_tools_commands(
         "--protocol", default="", metavar="VERSION", help="the protocol version to judge by where a source tells none"
     )
     group.add_argument("--format", choices=FORMATS, default="text", help="what goes to stdout (default: text)")
+    group.add_argument(
+        "--out",
+        action="append",
+        default=[],
+        metavar="DIR|FILE",
+        help="FILE.json, .xml, .md, .sarif or .txt: write this report too; a folder: all of them; may be repeated",
+    )
     group.add_argument("--strict", action="store_true", help="warnings fail too")
     group.add_argument(
         "--today",
@@ -259,13 +266,18 @@ def levels_of(texts: Iterable[str]) -> tuple[frozenset[str], dict[str, str]]:
 # --- judging --------------------------------------------------------------------------------------
 
 
-def check_tools(asked: Asked) -> Report:
-    """Reads every source, judges what it lists, and reports; a source that fails is an error of the report."""
+def check_tools(asked: Asked) -> tuple[Report, dict[str, Place]]:
+    """Reads every source, judges what it lists, and reports; a source that fails is an error of the report.
+
+    Returns:
+        The report, and where the `[server]` of each server stands that comes from a project.
+    """
     from harness.errors import Interrupted, NothingSelected
     from harness.failures import failure_of
     from harness.findings.catalogue import remarks_of
     from harness.findings.toolfile import era_of
     from harness.model.finding import HarnessFailure, Judgement, Listed
+    from harness.model.plan import Place
     from harness.report.build import make_report
     from harness.tools_sources import read_catalogues
 
@@ -306,7 +318,7 @@ def check_tools(asked: Asked) -> Report:
     )
     findings, lowered = _levelled(_findings(found), asked)
     findings, excused = _excused(findings, asked.today)
-    return make_report(
+    report = make_report(
         Judgement(
             findings=tuple(finding for finding, _ in findings),
             listed=listed,
@@ -319,6 +331,10 @@ def check_tools(asked: Asked) -> Report:
         strict=asked.strict,
         folders={} if str(asked.how.base) == "/" else {str(asked.how.base): "."},
     )
+    projects = {read.project.server.name: read.project for read in reads if read.project is not None}
+    return report, {
+        name: Place(file=project.place.file, line=project.server_line) for name, project in projects.items()
+    }
 
 
 def _findings(found: Iterable[tuple[Read, Remark]]) -> Iterator[tuple[Finding, Read]]:

@@ -56,12 +56,19 @@ class Group:
 
     @property
     def headline(self) -> str:
-        """`12 parameters of 7 tools: an array without items`."""
+        """`12 parameters of 7 tools: an array without items`, with the file where it is one for all."""
         tools = amount(len(self.tools), "tool")
+        where = f" ({visible(self.file)})" if self.file else ""
         if all(not finding.pointer for finding in self.findings) and len(self.tools) == len(self.findings):
-            return f"{tools}: {visible(self.kind)}"
+            return f"{tools}: {visible(self.kind)}{where}"
         word = "parameter" if all(map(_is_parameter, self.findings)) else "place"
-        return f"{amount(len(self.findings), word)} of {tools}: {visible(self.kind)}"
+        return f"{amount(len(self.findings), word)} of {tools}: {visible(self.kind)}{where}"
+
+    @property
+    def file(self) -> str:
+        """The file of all of them, "" where it is not one."""
+        files = {finding.file or "" for finding in self.findings}
+        return files.pop() if len(files) == 1 else ""
 
     @property
     def alike(self) -> bool:
@@ -79,14 +86,20 @@ class Group:
             shared = {key: value for key, value in shared.items() if finding.evidence.get(key) == value}
         return {key: value for key, value in shared.items() if key not in _PLACING}
 
+    def _place(self, finding: Finding) -> str:
+        """Where one of them stands, as far as the headline does not say it."""
+        if self.file:
+            return f"line {finding.line}" if finding.line else ""
+        return f"{finding.file}:{finding.line}" if finding.line else f"{finding.file}"
+
     def rows(self) -> Iterator[tuple[str, str]]:
         """Each tool with its places, bounded; the last row says how many more there are."""
         shown = 0
         for tool, findings in list(self.tools.items())[:TOOLS]:
             pointers = list(dict.fromkeys(finding.pointer for finding in findings if finding.pointer))
             more = [f"and {len(pointers) - POINTERS} more"] if len(pointers) > POINTERS else []
-            places = dict.fromkeys(_place(finding) for finding in findings if finding.file)
-            where = f" ({next(iter(places))})" if len(places) == 1 else ""
+            places = dict.fromkeys(self._place(finding) for finding in findings if finding.file)
+            where = f" ({next(iter(places))})" if len(places) == 1 and "" not in places else ""
             yield visible(tool) + visible(where), ", ".join([*map(visible, pointers[:POINTERS]), *more])
             shown += len(findings)
         if len(self.tools) > TOOLS:
@@ -127,7 +140,3 @@ def _message(finding: Finding) -> str:
 
 def _is_parameter(finding: Finding) -> bool:
     return finding.evidence.get("schema") == "inputSchema" and (finding.pointer or "").startswith("/properties/")
-
-
-def _place(finding: Finding) -> str:
-    return f"{finding.file}:{finding.line}" if finding.line else f"{finding.file}"

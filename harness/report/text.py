@@ -183,7 +183,7 @@ def _places(group: Group, width: int, indent: str) -> Iterator[str]:
 
 def _evidence(evidence: Mapping[str, Any]) -> Iterator[str]:
     for key, value in sorted(evidence.items()):
-        if value is None or value in ("", [], {}):
+        if key == "kind" or value is None or value in ("", [], {}):
             continue
         text = cut_bytes(_shown(value), VALUE_BYTES)
         lines = lines_of(text.removesuffix("\n"))
