@@ -62,6 +62,7 @@ class Asked:
     levels: Mapping[str, str] = field(default_factory=dict)
     protocol: str = ""
     strict: bool = False
+    traceback: bool = False
     today: date
 
 
@@ -187,6 +188,7 @@ def asked_of(parsed: argparse.Namespace, *, base: Path, stdin: Callable[[], byte
         levels=levels,
         protocol=parsed.protocol,
         strict=parsed.strict,
+        traceback=parsed.traceback,
         today=parsed.today or datetime.now(UTC).date(),
     )
 
@@ -272,7 +274,7 @@ def check_tools(asked: Asked) -> tuple[Report, dict[str, Place]]:
     Returns:
         The report, and where the `[server]` of each server stands that comes from a project.
     """
-    from harness.errors import Interrupted, NothingSelected
+    from harness.errors import Interrupted, NothingSelected, iterate_errors
     from harness.failures import failure_of
     from harness.findings.catalogue import remarks_of
     from harness.findings.toolfile import era_of
@@ -287,11 +289,11 @@ def check_tools(asked: Asked) -> tuple[Report, dict[str, Place]]:
     for source in dict.fromkeys(asked.sources):
         try:
             read_here = read_catalogues(source, asked.how)
-        except Interrupted as error:
-            errors.append(failure_of(error))
-            break
         except Exception as error:
-            errors.append(failure_of(error))
+            leaves = list(iterate_errors(error))
+            errors += [failure_of(leaf, traceback=asked.traceback) for leaf in leaves]
+            if any(isinstance(leaf, Interrupted) for leaf in leaves):
+                break
             continue
         if not any(read.catalogue.tools for read in read_here):
             names = ", ".join(dict.fromkeys(read.catalogue.source for read in read_here))

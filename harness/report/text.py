@@ -91,7 +91,7 @@ def to_text(report: Report, *, color: bool = False, width: int = 100) -> str:
 def headline(report: Report) -> str:
     """What stands behind the verdict in the first line: the counts, also when green, then the notes."""
     judgement = report.judgement
-    lists = judgement.listed and not (judgement.ran or judgement.coverage)
+    lists = bool(judgement.listed) and not (judgement.ran or judgement.coverage)
     tools = sum(cell.tools for cell in judgement.coverage)
     succeeded = sum(cell.succeeded for cell in judgement.coverage)
     excused = sum(cell.excused for cell in judgement.coverage)
@@ -123,6 +123,8 @@ def headline(report: Report) -> str:
     what = f"{succeeded} of {tools} tools exercised, {excused} excused"
     if lists:
         what = amount(_tools_listed(judgement.listed), "tool")
+    elif report.verdict == "error" and not servers:
+        what = "nothing was judged"
     line = f"{what} ({', '.join(counts)})"
     return " · ".join((line, *notes))
 
