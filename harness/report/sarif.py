@@ -95,7 +95,7 @@ def to_sarif(report: Report, *, base: str = "", places: Mapping[str, Place] | No
 def _rule(check: str) -> dict[str, Any]:
     spec = CHECKS.get(check)
     if spec is None:  # a report of another version
-        return {"id": check, "shortDescription": {"text": check}}
+        return {"id": check, "shortDescription": {"text": check or "?"}}
     first = spec.fires.partition(". ")[0].rstrip(".") + "."
     excused = (
         f"It can be excused in exemptions.toml as `{spec.exempt}`."
