@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from harness import __version__
+from harness import __version__, backends_door
 from harness.errors import ConfigError, HarnessError, Interrupted, StackError, iterate_errors
 from harness.tools_door import add_tools_commands
 
@@ -69,12 +69,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _joined(arguments: list[str]) -> list[str]:
-    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`."""
+    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`.
+
+    `backends` alone is `backends list`.
+    """
     match arguments:
         case ["exemptions", "check", *rest]:
             return ["exemptions", *rest]
         case ["exemptions", word, *rest] if word in TOOLS:
             return [f"exemptions {word}", *rest]
+        case ["backends", word, *rest] if not word.startswith("-"):
+            return [f"backends {word}", *rest]
+        case ["backends", *rest]:
+            return ["backends list", *rest]
         case _:
             return arguments
 
@@ -92,6 +99,8 @@ def _fail(error: BaseException) -> int:
     for leaf in iterate_errors(error):
         if isinstance(leaf, HarnessError):
             _say(f"mcp-rollcall: {leaf.message}")
+            if leaf.log:
+                _say("  | " + leaf.log.replace("\n", "\n  | "))
             if leaf.hint:
                 _say(f"  hint: {leaf.hint}")
             code = max(code, leaf.code)
@@ -132,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--traceback", action="store_true", help="show Python tracebacks of errors")
 
     add("check", _check, "check the files that people write, and list the planned runs", _selects, _runtime)
+    add("plan", _plan, "print the planned runs as commands, or as a matrix for CI", _selects, _runtime, _matrix)
     add("build", _build, "build the servers under test (reused while nothing has changed)", _selects, _runtime, _state)
     add(
         "run",
@@ -200,6 +210,8 @@ def _parser() -> argparse.ArgumentParser:
         _listing,
     )
     add_tools_commands(commands, _check_tools)
+    for name, text, group in backends_door.COMMANDS:
+        add(name, _backends, text, group)
     add("reap", _reap, "remove what dead runs left behind", _dry)
     add("doctor", _doctor, "what is here, and what would run how", _selects, _runtime)
     return parser
@@ -241,6 +253,21 @@ def _runtime(sub: argparse.ArgumentParser) -> None:
         choices=("auto", "docker", "process"),
         default=os.environ.get("ROLLCALL_RUNTIME") or "auto",
         help="where backends run: in Docker, as embedded processes, or what is there (default: auto)",
+    )
+
+
+def _matrix(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--by",
+        choices=("cell", "run"),
+        default="cell",
+        help="a job for each server and choice of backends, or for each era and profile of these (default: cell)",
+    )
+    sub.add_argument(
+        "--format",
+        choices=("text", "json", "github", "gitlab"),
+        default="text",
+        help="commands; JSON; the matrix for `fromJSON` of GitHub; a file for `include` of GitLab (default: text)",
     )
 
 
@@ -388,7 +415,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     interrupted = ""
     with _progress() as log, integration.collecting(outcome):
         progress = _Timed(log, timings)
-        loaded, outcome.plan = integration.load_plan(options)
+        loaded, outcome.plan = integration.load_plan(options, outcome)
         for note in outcome.plan.notes:
             progress.note("mcp-rollcall", note)
 
@@ -446,7 +473,7 @@ def _judge(parsed: argparse.Namespace) -> int:
     outcome = integration.Outcome(traceback=parsed.traceback)
     _remove_old_reports(options)
     with integration.collecting(outcome):
-        _, outcome.plan = integration.load_plan_for_judging(options)
+        _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     return _judged(parsed, options, outcome, None, today=options.today or datetime.now(UTC).date())
 
 
@@ -463,7 +490,7 @@ def _exemptions(parsed: argparse.Namespace) -> int:
     outcome = integration.Outcome()
     today = options.today or datetime.now(UTC).date()
     with integration.collecting(outcome):
-        _, outcome.plan = integration.load_plan_for_judging(options)
+        _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     report = only_exemptions(_report(options, outcome, today=today))
     _print(_formatted(report, parsed.format, _places(outcome)))
     return report.exit
@@ -583,6 +610,22 @@ def _stdin() -> bytes:
     return sys.stdin.buffer.read() if sys.stdin is not None else b""
 
 
+def _backends(parsed: argparse.Namespace) -> int:
+    from harness.report.progress import wants_color
+
+    tty = _is_tty(sys.stdout)
+    color, width = wants_color(os.environ, tty), _width() if tty else 100
+    with _progress() as log:
+        return backends_door.run(parsed, show=_print, progress=log, color=color, width=width)
+
+
+def _plan(parsed: argparse.Namespace) -> int:
+    from harness.matrix import jobs, render
+
+    _print(render(jobs(_options(parsed), by=parsed.by), parsed.format))
+    return 0
+
+
 def _reap(parsed: argparse.Namespace) -> int:
     from harness.engine.reap import reap
 
@@ -660,6 +703,7 @@ def _write_reports(
     if folder is not None and timings is not None:
         wanted[folder / TIMINGS] = TIMINGS
     made: dict[str, bytes] = {}
+    told: set[Path] = set()
     for path, kind in wanted.items():
         if kind not in made:
             text = timings.to_json() if kind == TIMINGS and timings else _formatted(report, kind, places, plain=True)
@@ -669,12 +713,19 @@ def _write_reports(
             if path.parent.name == ".rollcall" and not (path.parent / ".gitignore").exists():
                 (path.parent / ".gitignore").write_text("*\n", encoding="utf-8")
             fresh = path.with_name(f".{path.name}.{os.getpid()}")
-            fresh.write_bytes(made[kind])
-            fresh.replace(path)
+            try:
+                fresh.write_bytes(made[kind])
+                fresh.replace(path)
+            except OSError:
+                with suppress(OSError):
+                    fresh.unlink()
+                raise
         except OSError as error:
-            _say(f"the reports cannot be written to {path.parent}: {error.strerror}; choose another place with --out")
-            if path.parent == folder:
-                folder = None
+            if path.parent not in told:
+                _say(
+                    f"the reports cannot be written to {path.parent}: {error.strerror}; choose another place with --out"
+                )
+            told.add(path.parent)
     _tell_ci(os.environ, report, lambda: _formatted(report, "markdown"))
 
 

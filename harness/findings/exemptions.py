@@ -19,6 +19,7 @@ from harness.findings.output_schema import declares, has_output_schemas, lacking
 from harness.findings.seen import Rerun, Seen
 from harness.model.catalogue import Catalogue
 from harness.model.checks import CHECKS, FAMILIES, exemptable
+from harness.model.choices import cell_names, known_names
 from harness.model.finding import Excused, Finding, NotJudged
 from harness.model.plan import ERAS, ExemptionSpec, Plan, ProjectSpec, RunKey
 
@@ -119,9 +120,20 @@ def _takes_any(check: str) -> bool:
 def _overlap(one: ExemptionSpec, other: ExemptionSpec) -> bool:
     if not one.backends or not other.backends:
         return True
+    return any(_meet(a, b) for a in one.backends for b in other.backends)
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether two names of backends mean one cell: equal labels, or one within the other."""
+    if "+" in one and "+" in other:
+        return one == other
     return any(
-        a == b or a == b.partition("@")[0] or b == a.partition("@")[0] for a in one.backends for b in other.backends
+        a == b or a == b.partition("@")[0] or b == a.partition("@")[0] for a in _parts(one) for b in _parts(other)
     )
+
+
+def _parts(label: str) -> list[str]:
+    return [part.rpartition("=")[2] for part in label.split("+")]
 
 
 def _duplicates(entries: Sequence[ExemptionSpec], judge: _Judge) -> set[int]:
@@ -298,7 +310,7 @@ class _Judge:
             )
             if len(gone) == len(entry.backends):
                 return None
-        return [ledger for ledger in ledgers if any(item in _labels(ledger) for item in entry.backends)]
+        return [ledger for ledger in ledgers if not set(entry.backends).isdisjoint(cell_names(ledger.cell.roles))]
 
     def _of_tool(
         self, entry: ExemptionSpec, scope: Sequence[CellLedger], ledgers: Sequence[CellLedger], expired: bool
@@ -484,25 +496,10 @@ def _first_obstacle(ledgers: Iterable[CellLedger]) -> tuple[str, bool]:
     return (foreign[0], False) if foreign else (reasons[0][0], True)
 
 
-def _labels(ledger: CellLedger) -> set[str]:
-    """Every name under which an entry may speak of a cell."""
-    out = {ledger.cell.backend}
-    for choice in ledger.cell.roles:
-        out |= {choice.backend, choice.label}
-    return out
-
-
-def _choices(project: ProjectSpec | None, ledgers: Sequence[CellLedger]) -> set[str]:
+def _choices(project: ProjectSpec | None, ledgers: Sequence[CellLedger]) -> frozenset[str]:
     """Every backend that a project could be run with, selected or not, as entries may write it."""
-    out = set().union(*(_labels(ledger) for ledger in ledgers if ledger.cell.roles))
-    for role in project.roles if project is not None else ():
-        for name in role.use:
-            spec = project.backends.get(name) if project is not None else None
-            versions = role.versions or ((spec.default,) if spec is not None and spec.default else ())
-            out |= {name, *(f"{name}@{version}" for version in versions)}
-            if spec is None or spec.process is not None:
-                out.add(f"{name}@embedded")
-    return out
+    known = known_names(project.roles, project.backends) if project is not None else frozenset[str]()
+    return known.union(*(cell_names(ledger.cell.roles) for ledger in ledgers if ledger.cell.roles))
 
 
 def _false(entry: ExemptionSpec, happened: Sequence[CellLedger], rest: Sequence[str]) -> str:

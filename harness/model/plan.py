@@ -345,6 +345,7 @@ class CaseSpec:
     place: Place
     cleanup: tuple[StepSpec, ...] = ()
     profiles: tuple[str, ...] | None = None
+    backends: tuple[str, ...] | None = None  # names, as exemptions write them; None: with each
     timeout_s: float | None = None
 
 
@@ -373,7 +374,7 @@ class ExemptionSpec:
     subject: str
     reason: str
     place: Place
-    backends: tuple[str, ...] = ()  # "name" or "name@version"; empty: every cell
+    backends: tuple[str, ...] = ()  # "name", "name@version" or a cell's label; empty: every cell
     expires: str | None = None  # ISO date; the named day is the last good one
     owner: str | None = None
     issue: str | None = None
