@@ -15,7 +15,9 @@ __all__ = [
     "DIALECTS",
     "LISTS",
     "MAPS",
+    "MAX_CHARACTERS",
     "MAX_LEVELS",
+    "MAX_NESTING",
     "MAX_NODES",
     "REFERENCES",
     "SINGLES",
@@ -29,6 +31,8 @@ __all__ = [
 
 MAX_LEVELS = 128  # subschemas inside one another
 MAX_NODES = 50_000  # subschemas of one schema
+MAX_CHARACTERS = 1_000_000  # of one schema as JSON, about
+MAX_NESTING = 2 * MAX_LEVELS  # JSON values inside one another: a schema in a keyword is two
 
 DIALECTS: Mapping[str, str] = {
     "json-schema.org/draft-03/schema": "draft-03",
@@ -145,14 +149,17 @@ class Walk:
         nodes: Every subschema that was reached, once each, parents first, in the order of the document.
         refs: Every reference in them.
         too_deep: Pointer of the first schema that lies deeper than `MAX_LEVELS`; what is in it was not visited.
-        too_large: There are more than `MAX_NODES` subschemas; the others were not visited.
+        too_large: What there is too much of ("more than 50,000 schemas"), "" where it is not; only the root is in
+            `nodes` then, as which others were visited would hang on the order of keys.
+        nesting: JSON values inside one another, schemas or not; less where it is too large.
     """
 
     dialect: str
     nodes: list[Node]
     refs: list[Ref]
     too_deep: str | None = None
-    too_large: bool = False
+    too_large: str = ""
+    nesting: int = 0
     _targets: dict[int, Ref] = field(default_factory=dict)
 
     @property
@@ -215,7 +222,14 @@ def walk(schema: Any, *, max_levels: int = MAX_LEVELS, max_nodes: int = MAX_NODE
     out = Walk(dialect=dialect_of(schema), nodes=[], refs=[])
     known: dict[int, Node] = {}
     names = _Names()
-    _visit(out, Node(schema=schema), known, names, max_levels, max_nodes)
+    size, out.nesting = _measure(schema)
+    if size > MAX_CHARACTERS:
+        out.too_large = f"more than {MAX_CHARACTERS:,} characters"
+    else:
+        _visit(out, Node(schema=schema), known, names, max_levels, max_nodes)
+    if out.too_large:
+        out.nodes = [Node(schema=schema)]
+        return out
     begun = 0
     while begun < len(out.nodes):
         # what only a reference leads to is visited too; containers first, so that the order of keys changes nothing
@@ -243,10 +257,43 @@ def walk(schema: Any, *, max_levels: int = MAX_LEVELS, max_nodes: int = MAX_NODE
                     schema=value, keyword=ref.keyword, parent=ref.node, start=pointer, resource=ref.node.resource
                 )
                 _visit(out, node, known, names, max_levels, max_nodes)
+                if out.too_large:
+                    return Walk(
+                        dialect=out.dialect,
+                        nodes=[Node(schema=schema)],
+                        refs=[],
+                        too_large=out.too_large,
+                        nesting=out.nesting,
+                    )
             ref.target = known.get(id(value))
     if out.refs:
         _find_cycles(out)
     return out
+
+
+def _measure(schema: Any) -> tuple[int, int]:
+    """About how many characters a JSON value takes, and how deeply it is nested; stops where it is too large."""
+    deepest = size = 0
+    stack: list[tuple[Any, int]] = [(schema, 0)]
+    while stack and size <= MAX_CHARACTERS:
+        value, depth = stack.pop()
+        if isinstance(value, str):
+            size += len(value) + 4
+        elif isinstance(value, Mapping):
+            deepest = max(deepest, depth)
+            size += sum(map(len, value)) + 4 * len(value)
+            if size > MAX_CHARACTERS:
+                break
+            stack.extend([(item, depth + 1) for item in value.values()])
+        elif isinstance(value, list):
+            deepest = max(deepest, depth)
+            size += 2 * len(value)
+            if size > MAX_CHARACTERS:
+                break
+            stack.extend([(item, depth + 1) for item in value])
+        else:
+            size += 4
+    return size, deepest
 
 
 class _Names:
@@ -296,8 +343,8 @@ def _visit(out: Walk, root: Node, known: dict[int, Node], names: _Names, max_lev
             if node.depth > max_levels:
                 out.too_deep = out.too_deep if out.too_deep is not None else node.pointer
                 continue
-        if len(out.nodes) >= max_nodes:
-            out.too_large = True
+        if len(out.nodes) + len(stack) >= max_nodes:
+            out.too_large = f"more than {max_nodes:,} schemas"
             return
         node.number = len(out.nodes)
         out.nodes.append(node)

@@ -75,9 +75,7 @@ reason = '''
 
 def test_a_check_that_nobody_knows_is_no_malformed_entry(write) -> None:
     """It is stale, or of a later version; that is judged later."""
-    root = write(
-        {"e.toml": f'schema = 1\n[a."portability/boolean-schema"]\nx = "{REASON}"\n[a.soon]\ny = "{REASON}"\n'}
-    )
+    root = write({"e.toml": f'schema = 1\n[a."gate/later"]\nx = "{REASON}"\n[a.soon]\ny = "{REASON}"\n'})
     assert [entry.problems for entry in read_exemptions(root / "e.toml", base=root)] == [(), ()]
 
 

@@ -55,7 +55,11 @@ from harness.model.transcript import (
 
 TODAY = date(2026, 12, 1)
 NOWHERE = "nowhere.toml"
-QUIET = ("annotation", "output-schema")  # off unless a test names them: what Tape.start lists has a name and no more
+QUIET = (
+    "annotation",
+    "output-schema",
+    "portability",
+)  # off unless a test names them: what Tape.start lists has a name and no more
 OK = {"content": [{"type": "text", "text": "fine"}]}
 
 

@@ -170,7 +170,9 @@ def test_a_listing_that_fails_is_one_finding(t, what):
         tape.reply(asked, {"tools": [], "nextCursor": "x"})
         tape.reply(tape.send("tools/list", {"cursor": "x"}), {"tools": [], "nextCursor": "x"})
     else:
-        tape.reply(asked, {"no-object": [], "no-array": {}, "no-name": {"tools": [{"nam": "x"}]}}[what])
+        tape.reply(
+            asked, {"no-object": [], "no-array": {}, "no-name": {"tools": [{"nam": "x", "inputSchema": {}}]}}[what]
+        )
     judgement = run(t, tape.stop())
     assert t.checks(judgement) == ["exercised/list-failed"]
     words = {"error": "-32603: 'cannot make a schema'", "cursor": "pages without end"}
@@ -192,7 +194,8 @@ def test_a_tool_that_is_named_like_something_inherited_is_a_tool_like_any_other(
     """A36"""
     names = ("constructor", "__class__", "toString", "")
     judgement = run(t, t.Tape().start(names).stop())
-    assert sorted(finding.tool for finding in judgement.findings) == sorted(names)
+    missing = [finding.tool for finding in judgement.findings if finding.check == "exercised/missing"]
+    assert sorted(missing) == sorted(names)
 
 
 OUTCOMES = st.sampled_from(["ok", "refused", "error", "looks", "malformed", "timeout", "none"])

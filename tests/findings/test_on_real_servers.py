@@ -16,6 +16,7 @@ from harness.engine.run import run_one
 from harness.engine.scope import open_scope
 from harness.engine.stack import Stack
 from harness.findings.judge import judge
+from harness.model.checks import CHECKS
 from harness.model.plan import (
     CaseSpec,
     Cell,
@@ -71,6 +72,9 @@ GOOD = (
     case("slow", step("slow", {"seconds": 0})),
 )
 REFUSED = ["exercised/refused-only"] * 3
+ODD_NAMES = ("Image layer report", "GET:/items", "items.list", "2fast", "x" * 65, "y" * 55, "Echo", "twice", "")
+UNPORTABLE = sorted(check.partition("/")[2] for check in CHECKS if check.startswith("portability/"))
+DOUBLED = 27  # references to definitions in the tool whose references multiply
 
 # server -> cases, the ids of all findings
 TABLE = {
@@ -121,7 +125,7 @@ TABLE = {
     "empty_cursor": ([ECHO], ["wire/empty-cursor"]),
     "costly_to_validate": ([ECHO], ["exercised/missing"] * 3),
     "answers_as_another": ([ECHO], ["wire/unknown-id"]),
-    "paged": ([one(f"tool_{number:02}") for number in range(53)], ["exercised/missing"]),
+    "paged": ([one(f"tool_{number:02}") for number in range(53)], ["exercised/missing", "names/too-many"]),
     "silent": ([ECHO], []),
     "future_version": ([ECHO], []),
     "naive": ([ECHO], []),
@@ -131,6 +135,43 @@ TABLE = {
     "ends_after_answer": ([ECHO, case("again", step("echo", {"text": "b"}, text_equals="b"))], ["process/crashed"]),
     "daemon_cleared": ([ECHO], ["process/orphan"]),
     "child_reads_to_the_end": ([ANY], ["suite/timed-out"]),
+    "unportable": (
+        [ECHO, *map(one, UNPORTABLE)],
+        sorted(
+            [
+                "client/refused",
+                *(f"portability/{rule}" for rule in UNPORTABLE),
+                *["portability/local-ref"] * (1 + DOUBLED),
+            ]
+        ),
+    ),
+    "invalid_schemas": (
+        [ECHO, *map(one, ("bare", "typo", "draft_03", "draft_04", "no_pattern", "deep"))],
+        [
+            "client/refused",
+            "validity/input-schema",
+            "validity/pattern",
+            "validity/schema",
+            "validity/schema",
+            "validity/schema",
+            "validity/too-deep",
+        ],
+    ),
+    "odd_names": (
+        [ECHO, *map(one, (*ODD_NAMES, *(f"tool_{number:02}" for number in range(32))))],
+        [
+            "names/characters",
+            "names/characters",
+            "names/characters",
+            "names/characters",
+            "names/duplicate",
+            "names/empty",
+            "names/length",
+            "names/look-alike",
+            "names/prefixed-length",
+            "names/too-many",
+        ],
+    ),
     "array_output": ([ECHO, one("list")], ["client/refused", "output-schema/root"]),
     "output_of_every_kind": (
         [*map(one, OUTPUTS), case("error", step("error", is_error=True, text_contains=("late",)))],
