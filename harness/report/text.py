@@ -240,10 +240,11 @@ def _cells(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
 
 
 def _tools_listed(lists: Sequence[Listed]) -> int:
-    """How many tools the lists name, each once where one server gave several."""
-    most: dict[str, int] = {}
+    """How many tools the lists name, each once where one server gave a list in each era."""
+    most: dict[tuple[str, str], int] = {}
     for item in lists:
-        most[item.server] = max(most.get(item.server, 0), item.tools)
+        key = item.server, "" if item.era else item.source
+        most[key] = max(most.get(key, 0), item.tools)
     return sum(most.values())
 
 
