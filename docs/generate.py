@@ -26,6 +26,7 @@ COMMANDS = (
     "exemptions prune",
     "exemptions propose",
     "exemptions list",
+    "tools check",
     "backends list",
     "backends show",
     "backends try",

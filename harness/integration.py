@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from traceback import format_exception
 
 from anyio import get_cancelled_exc_class
 
@@ -28,7 +27,8 @@ from harness.engine.mask import Masker
 from harness.engine.run import run_one
 from harness.engine.scope import Scope, open_scope
 from harness.engine.stack import open_stack, prepare_images
-from harness.errors import BuildError, HarnessError, StackError, code_of_kind, iterate_errors, world_error
+from harness.errors import BuildError, StackError, code_of_kind, iterate_errors
+from harness.failures import failure_of
 from harness.findings.judge import NotRun, judge
 from harness.model.finding import HarnessFailure, Judgement, Report
 from harness.model.plan import Cell, Plan, ProjectSpec, Run, RunKey, Runtime
@@ -58,6 +58,7 @@ class Options:
     runtime: str = "auto"  # docker | process | auto
     evidence: Path | None = None
     out: Path | None = None
+    out_files: tuple[Path, ...] = ()  # single reports besides, by their endings
     state: Path | None = None
     strict: bool = False
     require_complete: bool = False
@@ -185,28 +186,6 @@ def catalogue() -> tuple[Path, ...]:
     """The folders that hold the shipped backends: in the wheel, or beside the package in a checkout."""
     here = Path(__file__).parent
     return tuple(folder for folder in (here / "backends", here.parent / "backends") if folder.is_dir())
-
-
-def failure_of(error: BaseException, server: str = "", *, traceback: bool = False) -> HarnessFailure:
-    """An error as the report has it; one that is none of ours is our own fault, and says so."""
-    error = world_error(error)
-    if isinstance(error, HarnessError):
-        return HarnessFailure(
-            kind=error.kind,
-            code=error.code,
-            server=error.server or server,
-            message=error.message,
-            hint=error.hint,
-            log=error.log,
-        )
-    return HarnessFailure(
-        kind="internal",
-        code=2,
-        server=server,
-        message=f"{type(error).__name__}: {error}",
-        hint="this is a fault of mcp-rollcall's; run again with --traceback and report it",
-        log="".join(format_exception(error)) if traceback else "",
-    )
 
 
 def load_plan(

@@ -411,6 +411,7 @@ def _build(
         checks=_checks(document),
         exemptions_file=exemptions,
         places={path: document.place(path) for path in _addressable(data)},
+        server_line=document.place(("server",)).line,
     )
 
 

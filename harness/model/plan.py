@@ -173,6 +173,7 @@ class ProjectSpec:
     checks: CheckSettings = CheckSettings()
     exemptions_file: Path | None = None
     places: Mapping[tuple[str, ...], Place] = field(default_factory=dict)
+    server_line: int | None = None  # of [server] in harness.toml
 
 
 # --- backend.toml -------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from harness.model.finding import (
     Finding,
     HarnessFailure,
     Judgement,
+    Listed,
     Lowered,
     NotJudged,
     Ran,
@@ -42,6 +43,7 @@ _PARTS: dict[str, type[Any]] = {
     "excused": Excused,
     "lowered": Lowered,
     "cases": CaseResult,
+    "listed": Listed,
 }
 
 
