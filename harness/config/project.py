@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from harness.config.backend import Shelf
+from harness.config.contract import read_contract
 from harness.config.problems import Path, Problem, did_you_mean, quoted
 from harness.config.suites import Around, build_suite, suite_problems
 from harness.config.toml import Document, Files
@@ -27,6 +28,7 @@ from harness.config.values import (
     unknown_placeholders,
 )
 from harness.model.checks import OFF_BY_DEFAULT
+from harness.model.contract import Contract
 from harness.model.plan import (
     CALL_TIMEOUT_S,
     ERAS,
@@ -95,9 +97,10 @@ def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
     )
     name = text(table(data.get("server")).get("name"))
     exemptions = _exemptions(files, document, root)
+    contract = _contract(files, document, root, name)
     spec = None
     if len(files.problems) == before and "server" in data:
-        spec = _build(document, root, roles, suites, exemptions)
+        spec = _build(document, root, roles, suites, exemptions, contract)
     return Reading(
         place=document.place(),
         name=(name, document.place(("server", "name"))) if name is not None else None,
@@ -322,6 +325,20 @@ def _exemptions(files: Files, document: Document, root: FilePath) -> FilePath | 
     return root / named
 
 
+def _contract(files: Files, document: Document, root: FilePath, server: str | None) -> Contract | None:
+    named = text(document.data.get("contract"))
+    if not named:
+        return None
+    if "\0" in named or escapes(named):
+        files.add(document.problem(("contract",), f"{quoted(named)} is no file inside the repository"))
+        return None
+    if not (root / named).is_file():
+        hint = "write it: mcp-rollcall tools snapshot"
+        files.add(document.problem(("contract",), f"there is no file {quoted(named)}", hint))
+        return None
+    return read_contract(files, root / named, server=server)
+
+
 # --- building -----------------------------------------------------------------------------------
 
 
@@ -331,6 +348,7 @@ def _build(
     roles: Mapping[str, _Role],
     suites: tuple[SuiteSpec, ...],
     exemptions: FilePath | None,
+    contract: Contract | None,
 ) -> ProjectSpec:
     data = document.data
     server = data["server"]
@@ -377,4 +395,5 @@ def _build(
             ),
         ),
         exemptions_file=exemptions,
+        contract=contract,
     )

@@ -17,7 +17,9 @@ from harness.model.plan import Place
 
 __all__ = [
     "ABSENT",
+    "AXES",
     "CLASSES",
+    "MAX_ITEM_DEPTH",
     "SCHEMA",
     "SUBJECTS",
     "AcceptedSpec",
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 SCHEMA = 1
+MAX_ITEM_DEPTH = 200  # of a tool, prompt or resource
 Subject = Literal["tool", "prompt", "resource"]
 SUBJECTS: tuple[Subject, ...] = ("tool", "prompt", "resource")
 ChangeClass = Literal["breaking", "unknown", "additive", "routing", "cosmetic"]
