@@ -25,6 +25,7 @@ COMMANDS = (
     "exemptions prune",
     "exemptions propose",
     "exemptions list",
+    "tools check",
     "reap",
     "doctor",
 )

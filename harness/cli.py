@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from harness import __version__
 from harness.errors import ConfigError, HarnessError, Interrupted, StackError, iterate_errors
+from harness.tools_door import add_tools_commands
 
 if TYPE_CHECKING:
     from harness.exemption_tools import Changes
@@ -41,10 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, as `--help` lists them.
     """
-    arguments = _joined(sys.argv[1:] if argv is None else list(argv))
+    arguments, server_command = _split(_joined(sys.argv[1:] if argv is None else list(argv)))
     parser = _parser()
     try:
-        parsed = parser.parse_args(arguments)
+        parsed = parser.parse_args(arguments, argparse.Namespace(server_command=server_command))
         if parsed.command is None:
             parser.print_help(sys.stdout)
             return 2
@@ -73,6 +74,14 @@ def _joined(arguments: list[str]) -> list[str]:
             return [f"exemptions {word}", *rest]
         case _:
             return arguments
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments of a `tools` command, and the words behind `--`: the command of a server."""
+    if arguments[:1] != ["tools"] or "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
 
 
 def _fail(error: BaseException) -> int:
@@ -187,6 +196,7 @@ def _parser() -> argparse.ArgumentParser:
         _today,
         _listing,
     )
+    add_tools_commands(commands, _check_tools)
     add("reap", _reap, "remove what dead runs left behind", _dry)
     add("doctor", _doctor, "what is here, and what would run how", _selects, _runtime)
     return parser
@@ -529,6 +539,18 @@ def _check(parsed: argparse.Namespace) -> int:
     for entry in malformed:
         _say(f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: {'; '.join(entry.problems)}")
     return 1 if malformed else 0
+
+
+def _check_tools(parsed: argparse.Namespace) -> int:
+    from harness.tools_door import asked_of, check_tools
+
+    report = check_tools(asked_of(parsed, base=Path.cwd(), stdin=_stdin))
+    _print(_formatted(report, parsed.format))
+    return report.exit
+
+
+def _stdin() -> bytes:
+    return sys.stdin.buffer.read() if sys.stdin is not None else b""
 
 
 def _reap(parsed: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ Everything that is selected runs, whatever fails; every failure is in the report
 from __future__ import annotations
 
 import dataclasses
-import errno
 import json
 import os
 import shlex
@@ -16,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from traceback import format_exception
 
 from anyio import get_cancelled_exc_class
 
@@ -28,7 +26,8 @@ from harness.engine.mask import Masker
 from harness.engine.run import run_one
 from harness.engine.scope import Scope, open_scope
 from harness.engine.stack import open_stack, prepare_images
-from harness.errors import BuildError, HarnessError, StackError, code_of_kind, iterate_errors
+from harness.errors import BuildError, StackError, code_of_kind, iterate_errors
+from harness.failures import failure_of
 from harness.findings.judge import NotRun, judge
 from harness.model.finding import HarnessFailure, Judgement, Report
 from harness.model.plan import Cell, Plan, ProjectSpec, Run, RunKey, Runtime
@@ -37,8 +36,6 @@ from harness.model.transcript import RunRecord
 from harness.report.build import make_report
 
 __all__ = ["Options", "Outcome", "Timings", "catalogue", "execute", "judge_evidence", "load_plan", "rerun_line"]
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,29 +149,6 @@ def catalogue() -> tuple[Path, ...]:
     """The folders that hold the shipped backends: in the wheel, or beside the package in a checkout."""
     here = Path(__file__).parent
     return tuple(folder for folder in (here / "backends", here.parent / "backends") if folder.is_dir())
-
-
-def failure_of(error: BaseException, server: str = "", *, traceback: bool = False) -> HarnessFailure:
-    """An error as the report has it; one that is none of ours is our own fault, and says so."""
-    if isinstance(error, OSError) and error.errno in _FULL:
-        error = StackError(f"a file could not be written: {error.strerror}: {error.filename}")
-    if isinstance(error, HarnessError):
-        return HarnessFailure(
-            kind=error.kind,
-            code=error.code,
-            server=error.server or server,
-            message=error.message,
-            hint=error.hint,
-            log=error.log,
-        )
-    return HarnessFailure(
-        kind="internal",
-        code=2,
-        server=server,
-        message=f"{type(error).__name__}: {error}",
-        hint="this is a fault of mcp-rollcall's; run again with --traceback and report it",
-        log="".join(format_exception(error)) if traceback else "",
-    )
 
 
 def load_plan(options: Options, *, runtimes: Mapping[str, Runtime] | None = None) -> tuple[Loaded, Plan]:

@@ -37,7 +37,10 @@ __all__ = [
     "Attempt",
     "EvidenceSet",
     "encode_name",
+    "newest_attempts",
+    "read_attempt",
     "read_evidence",
+    "read_transcript",
     "run_folder",
     "runtime_seen",
     "write_atomically",
@@ -238,6 +241,27 @@ def _transcript(path: Path, bodies: Mapping[str, bytes]) -> Transcript:
 
 def _by_number(path: Path) -> tuple[int, str]:
     return (len(path.name), path.name)
+
+
+def read_attempt(folder: Path) -> Evidence | None:
+    """The evidence in the folder of one finished attempt, None if there is none."""
+    record = _record(folder)
+    return None if record is None or not (folder / DONE_FILE).is_file() else _evidence(record, folder)
+
+
+def read_transcript(path: Path) -> Transcript:
+    """One transcript file, with the side files in the folder beside it."""
+    return _transcript(path, _Bodies(path.parent / BODIES_DIR))
+
+
+def newest_attempts(root: Path) -> list[Path]:
+    """The folder of the newest finished attempt of every run below a folder, whatever plan it is of; sorted."""
+    newest: dict[RunKey, Path] = {}
+    for done in sorted(root.rglob(DONE_FILE), key=lambda path: (path.parent.name, str(path))):
+        record = _record(done.parent)
+        if record is not None:
+            newest[record.key] = done.parent
+    return sorted(newest.values())
 
 
 def runtime_seen(root: Path, server: str) -> Runtime | None:

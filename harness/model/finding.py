@@ -19,6 +19,7 @@ __all__ = [
     "Finding",
     "HarnessFailure",
     "Judgement",
+    "Listed",
     "Lowered",
     "NotJudged",
     "Ran",
@@ -46,6 +47,23 @@ class Ran:
     protocol: str = ""
     server_version: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One list of tools that was judged without a run: where it comes from, and how much was in it.
+
+    `era` is None and `protocol` "" where the source does not tell them; `whole` is False where pages are missing.
+    """
+
+    server: str
+    source: str
+    era: Era | None = None
+    protocol: str = ""
+    tools: int = 0
+    prompts: int = 0
+    resources: int = 0
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +206,7 @@ class Judgement:
     not_judged: tuple[NotJudged, ...] = ()
     excused: tuple[Excused, ...] = ()
     lowered: tuple[Lowered, ...] = ()
+    listed: tuple[Listed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

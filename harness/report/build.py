@@ -66,7 +66,8 @@ def make_report(
         failures = [failure for failure in failures if failure.kind != Interrupted.kind or not failure.server]
     if interrupted and not any(failure.code == Interrupted.code for failure in failures):
         failures.append(_failure(Interrupted, "", "interrupted before everything had run; what was recorded is judged"))
-    failures.extend(_unrun(judgement.ran, failures))
+    if not judgement.listed:
+        failures.extend(_unrun(judgement.ran, failures))
     text = _texts(folders or {})
     judgement = _arranged(dataclasses.replace(judgement, errors=tuple(failures)), text)
     failures = list(judgement.errors)
@@ -80,7 +81,9 @@ def make_report(
         codes.append(NothingSelected.code)
 
     verdict: Verdict
-    if any(failure.kind != NothingSelected.kind for failure in failures) or (failures and _evidence_of(judgement.ran)):
+    if any(failure.kind != NothingSelected.kind for failure in failures) or (
+        failures and (judgement.listed or _evidence_of(judgement.ran))
+    ):
         verdict = "error"
     elif failures:
         verdict = "nothing-run"
@@ -182,6 +185,7 @@ _KEYS: dict[str, Callable[[Any], Any]] = {
     "not_judged": lambda x: (x.server, x.check, x.subject or "", x.why),
     "excused": lambda x: (x.server, x.file, x.line or 0, x.subject, x.check),
     "lowered": lambda x: (x.server, x.family, x.file, x.line or 0),
+    "listed": lambda x: (x.server, x.source),
 }
 
 

@@ -18,6 +18,7 @@ from harness.model.finding import (
     Finding,
     HarnessFailure,
     Judgement,
+    Listed,
     Lowered,
     NotJudged,
     Ran,
@@ -41,6 +42,7 @@ _PARTS: dict[str, type[Any]] = {
     "excused": Excused,
     "lowered": Lowered,
     "cases": CaseResult,
+    "listed": Listed,
 }
 
 

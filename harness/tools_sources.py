@@ -1,0 +1,308 @@
+"""Where tool lists come from: a file, a folder, a URL or a command -> catalogues, all pages, from raw frames.
+
+The door behind the `tools` commands; nothing here sends `tools/call`, and nothing here prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from harness.errors import ConfigError, Interrupted, NothingSelected
+from harness.model.catalogue import Catalogue
+from harness.model.plan import CALL_TIMEOUT_S, ExemptionSpec, ProjectSpec
+
+if TYPE_CHECKING:
+    from harness.engine.http_list import HttpListing
+    from harness.findings.remark import Remark
+    from harness.findings.steps import RunView
+    from harness.findings.toolfile import ToolFile
+    from harness.model.transcript import Evidence
+
+__all__ = ["FILE_LIMIT_BYTES", "STDIN", "How", "Read", "read_catalogues"]
+
+FILE_LIMIT_BYTES = 256 * 1024 * 1024
+STDIN = "-"
+PROJECT_FILE = "harness.toml"
+RUN_FILE = "run.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How sources are read.
+
+    Attributes:
+        base: The folder that sources are relative to, and that their names in messages are.
+        stdin: Reads standard input, for `-`.
+        headers: Sent with every request to a URL.
+        env: What a command's environment holds besides the base list; None as a value: the caller's own.
+        cwd: Where a command runs, relative to `base`.
+        timeout_s: For each answer of a URL or a command, and for its start.
+    """
+
+    base: Path
+    stdin: Callable[[], bytes] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    cwd: str = "."
+    timeout_s: float = CALL_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """One catalogue that was read, and where.
+
+    Attributes:
+        remarks: What reading itself showed, such as a key that stands twice.
+        file: The file that holds the tools, as messages call it; None where it is not one that people write.
+        lines: Line of each tool in it by the tool's index.
+        project: The project that it is of; its `[checks]` and exemptions count.
+        exemptions: All entries of the project's exemption file.
+    """
+
+    catalogue: Catalogue
+    remarks: tuple[Remark, ...] = ()
+    file: str | None = None
+    lines: Mapping[int, int] = field(default_factory=dict)
+    project: ProjectSpec | None = None
+    exemptions: tuple[ExemptionSpec, ...] = ()
+
+
+def read_catalogues(source: str | Sequence[str], how: How) -> list[Read]:
+    """Every catalogue of one source.
+
+    Args:
+        source: A file, a folder, `-` or a URL; or, as a list of words, the command of a server.
+    Raises:
+        ConfigError: It is not there, or no list of tools.
+        NothingSelected: A folder in which there is none.
+        ServerError: A server that could not be started or reached, or gave no list.
+        Interrupted: Ctrl-C or a signal, after clean-up.
+    """
+    if not isinstance(source, str):
+        return _command(tuple(source), how)
+    if source == STDIN:
+        data = how.stdin() if how.stdin is not None else b""
+        return [_of_file(_parsed(data, "standard input", log=False), None)]
+    if source.lower().startswith(("http://", "https://")):
+        return _url(source, how)
+    path = how.base / source
+    name = _shown(path, how.base)
+    if path.is_dir():
+        return _folder(path, name, how)
+    if path.name == PROJECT_FILE:
+        return _project(path.parent, how)
+    return [_file(path, name)]
+
+
+# --- files and folders ----------------------------------------------------------------------------
+
+
+def _file(path: Path, name: str) -> Read:
+    data = _bytes_of(path, name)
+    if _is_transcript(data):
+        return _transcript(path, name)
+    return _of_file(_parsed(data, name, log=path.suffix == ".jsonl"), name)
+
+
+def _folder(path: Path, name: str, how: How) -> list[Read]:
+    """A project, evidence (at any level), or a folder with tool lists; the first that it is."""
+    if (path / PROJECT_FILE).is_file():
+        return _project(path, how)
+    files = sorted(file for file in path.glob("*.json") if file.name != RUN_FILE)
+    if not files:
+        found = _evidence(path)
+        if found:
+            return found
+        raise NothingSelected(
+            f"{name} holds no {PROJECT_FILE}, no evidence of a finished run and no *.json with a list of tools",
+            hint="name a file, a project, an evidence folder, a URL, or a server's command after --",
+        )
+    return [_file(file, _shown(file, how.base)) for file in files]
+
+
+def _project(root: Path, how: How) -> list[Read]:
+    """The newest evidence of a project's server, whatever state of its files it is of."""
+    from harness.config.load import load
+    from harness.integration import catalogue as backends
+
+    loaded = load([root], base=how.base, catalogue=backends(), exemptions_beside=how.base)
+    project = loaded.projects[0]
+    found = _evidence(root / ".rollcall" / "evidence", server=project.server.name)
+    if not found:
+        where = _shown(root, how.base)
+        option = "" if where == "." else f" --project {shlex.quote(where)}"
+        raise NothingSelected(
+            f"{where} has no evidence of {project.server.name} yet",
+            hint=f"make it with: mcp-rollcall run{option}; or name the server's command after --",
+        )
+    return [replace(read, project=project, exemptions=loaded.exemptions) for read in found]
+
+
+def _evidence(root: Path, *, server: str | None = None) -> list[Read]:
+    from harness.engine.evidence import newest_attempts, read_attempt
+    from harness.findings.catalogue import catalogue_of
+
+    out = []
+    for folder in newest_attempts(root):
+        evidence = read_attempt(folder)
+        if evidence is None or evidence.record.outcome == "not-spoken":
+            continue
+        if server is not None and evidence.record.key.server != server:
+            continue
+        out.append(Read(catalogue=catalogue_of(_view(evidence))))
+    return out
+
+
+def _view(evidence: Evidence) -> RunView:
+    """Evidence taken apart without its plan, which lists do not depend on."""
+    from harness.findings.steps import view_run
+    from harness.model.plan import ProfileSpec, Run
+
+    record = evidence.record
+    run = Run(
+        key=record.key,
+        roles=(),
+        runtime=record.runtime,
+        profile=ProfileSpec(name=record.key.profile),
+        eras_probed=True,
+        cases=(),
+        selected=(),
+        fingerprint=record.plan,
+    )
+    return view_run(run, evidence)
+
+
+def _is_transcript(data: bytes) -> bool:
+    """Whether a file is a transcript of ours: its first line is an event."""
+    try:
+        first = json.loads(data[: data.find(b"\n") if b"\n" in data else len(data)])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and "e" in first and "n" in first
+
+
+def _transcript(path: Path, name: str) -> Read:
+    from harness.engine.evidence import read_transcript
+    from harness.findings.toolfile import parse_json, read_messages
+    from harness.model.transcript import Received, Sent
+
+    messages = []
+    for event in read_transcript(path).events:
+        if isinstance(event, Sent | Received):
+            with suppress(ValueError):
+                messages.append(parse_json(event.body.data.decode("utf-8", "replace")))
+    return _of_file(read_messages([item for item in messages if isinstance(item, dict)], name=name), None)
+
+
+def _parsed(data: bytes, name: str, *, log: bool) -> ToolFile:
+    from harness.findings.toolfile import read_tool_file, read_tool_log
+
+    return read_tool_log(data, name=name) if log else read_tool_file(data, name=name)
+
+
+def _of_file(found: ToolFile, name: str | None) -> Read:
+    return Read(catalogue=found.catalogue, remarks=found.remarks, file=name, lines=found.lines)
+
+
+def _bytes_of(path: Path, name: str) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > FILE_LIMIT_BYTES:
+            raise ConfigError(f"{name} has {size:,} bytes; more than {FILE_LIMIT_BYTES:,} are not read")
+        with path.open("rb") as file:
+            data = file.read(FILE_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"{name} cannot be read: {error.strerror}",
+            hint="a source is a file, a folder, a URL, - for standard input, or a command after --",
+        ) from None
+    if len(data) > FILE_LIMIT_BYTES:
+        raise ConfigError(f"{name} has no end: more than {FILE_LIMIT_BYTES:,} bytes are not read")
+    return data
+
+
+def _shown(path: Path, base: Path) -> str:
+    """A path as messages call it: relative to where the command was started, with slashes."""
+    try:
+        return Path(os.path.relpath(path, base)).as_posix()
+    except ValueError:  # another drive
+        return path.name
+
+
+# --- live servers ---------------------------------------------------------------------------------
+
+
+def _url(url: str, how: How) -> list[Read]:
+    from harness.engine.http_list import list_url, shown_url
+    from harness.engine.mask import Masker
+    from harness.findings.toolfile import parse_json, read_messages
+
+    parts = urlsplit(url)
+    masker = Masker([part for value in how.headers.values() for part in (value, value.partition(" ")[2]) if part])
+    masker.add(*(part for part in (parts.password, parts.query) if part))
+    listings: list[HttpListing] = []
+
+    async def work() -> None:
+        listings.extend(await list_url(url, headers=how.headers, masker=masker, call_s=how.timeout_s))
+
+    _run(work)
+    name = shown_url(url)
+    out = []
+    for listing in listings:
+        replies = [parse_json(reply.decode("utf-8", "replace").removeprefix("\ufeff")) for reply in listing.replies]
+        if not replies:
+            empty = Catalogue(server=name, source=name, era=listing.era, protocol=listing.protocol)
+            out.append(Read(catalogue=empty))
+            continue
+        source = f"{name} ({listing.era})"
+        found = read_messages(replies, name=source, server=name, source=source)
+        catalogue = replace(found.catalogue, era=listing.era, protocol=listing.protocol)
+        out.append(Read(catalogue=catalogue, remarks=found.remarks))
+    return out
+
+
+def _command(argv: tuple[str, ...], how: How) -> list[Read]:
+    from harness.engine.list_command import Command, list_command
+    from harness.engine.mask import Masker, is_secret_name
+    from harness.engine.scope import open_scope
+    from harness.findings.catalogue import catalogue_of
+
+    cwd = how.base / how.cwd
+    if not cwd.is_dir():
+        raise ConfigError(f"--cwd {how.cwd}: there is no such folder")
+    missing = [name for name, value in how.env.items() if value is None and name not in os.environ]
+    if missing:
+        raise ConfigError(
+            f"--env {missing[0]}: the variable is not set", hint=f"set it, or write --env {missing[0]}=VALUE"
+        )
+    env = {name: os.environ[name] if value is None else value for name, value in how.env.items()}
+    secret = [value for name, value in env.items() if is_secret_name(name) or how.env[name] is None]
+    command = Command(argv=argv, cwd=cwd, env=env, masker=Masker(secret))
+    out: list[Read] = []
+
+    async def work() -> None:
+        with open_scope() as scope:
+            for evidence in await list_command(command, scope=scope, start_s=how.timeout_s, call_s=how.timeout_s):
+                said = evidence.record.server_info.get("name")
+                catalogue = catalogue_of(_view(evidence))
+                server = said if isinstance(said, str) and said else command.name
+                source = f"{command.name} ({evidence.record.key.era})"
+                out.append(Read(catalogue=replace(catalogue, server=server, source=source)))
+
+    _run(work)
+    return out
+
+
+def _run(work: Callable[[], Awaitable[None]]) -> None:
+    from harness.engine.interrupt import run_interruptible
+
+    if cause := run_interruptible(work, on_interrupt=lambda _: None).cause:
+        raise Interrupted(f"interrupted by {cause}; everything was cleaned up")
