@@ -218,11 +218,15 @@ def contract_problems(
         return Problem(Place(file=file, line=known.get((key, index), known.get((key, None)))), where, message, hint)
 
     if not isinstance(data, Mapping):
-        yield problem("", None, "", f"expected an object, got {_kind(data)}", "mcp-rollcall tools snapshot writes it")
+        yield problem(
+            "", None, "", f"expected an object, got {_kind(data)}", "mcp-rollcall tools snapshot writes this file"
+        )
         return
     if data.get("schema") != SCHEMA or isinstance(data.get("schema"), bool):
         got = _kind(data["schema"]) if "schema" in data else "none"
-        yield problem("schema", None, "schema", f"expected {SCHEMA}, got {got}", "mcp-rollcall tools snapshot writes it")
+        yield problem(
+            "schema", None, "schema", f"expected {SCHEMA}, got {got}", "mcp-rollcall tools snapshot writes it"
+        )
         return
     for name, line in repeats or ():
         yield Problem(Place(file=file, line=line), name, "this key stands twice in one object", "remove one of them")
@@ -302,7 +306,11 @@ def _difference_problems(item: Mapping[str, Any], index: int, problem: Any) -> I
                 yield problem("differences", index, f"{where}.where.{key}", "unknown key", hint)
             elif key == "era" and value not in ERAS:
                 yield problem(
-                    "differences", index, f"{where}.where.era", f"there is no era {quoted(value)}", did_you_mean(value, ERAS)
+                    "differences",
+                    index,
+                    f"{where}.where.era",
+                    f"there is no era {quoted(value)}",
+                    did_you_mean(value, ERAS),
                 )
     yield from _lists_problems(item, f"{where}.", lambda _key, _index: ("differences", index), problem)
 

@@ -75,8 +75,12 @@ class Reading:
     unmatched: tuple[Problem, ...] = ()
 
 
-def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
-    """Everything that one harness.toml says; what is wrong with it, or with what it names, is added to `files`."""
+def read_project(files: Files, path: FilePath, shelf: Shelf, *, contracts: bool = True) -> Reading:
+    """Everything that one harness.toml says; what is wrong with it, or with what it names, is added to `files`.
+
+    Args:
+        contracts: Whether the contract that it names is read; who writes one does without.
+    """
     document = files.read(path)
     if document is None:
         return Reading(place=Place(file=files.name(path)))
@@ -97,7 +101,7 @@ def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
     )
     name = text(table(data.get("server")).get("name"))
     exemptions = _exemptions(files, document, root)
-    contract = _contract(files, document, root, name)
+    contract = _contract(files, document, root, name) if contracts else None
     spec = None
     if len(files.problems) == before and "server" in data:
         spec = _build(document, root, roles, suites, exemptions, contract)
@@ -395,5 +399,6 @@ def _build(
             ),
         ),
         exemptions_file=exemptions,
+        contract_file=root / data["contract"] if "contract" in data else None,
         contract=contract,
     )

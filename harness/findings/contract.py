@@ -6,11 +6,11 @@ Pure. `changes_between` compares two sets of lists, `diff` two contracts over al
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any, Literal
 
 from harness.findings.catalogue import catalogue_of
@@ -19,10 +19,12 @@ from harness.findings.ledger import CellLedger, listing_of
 from harness.findings.remark import Remark
 from harness.findings.seen import Seen, scrub
 from harness.findings.steps import RunView
+from harness.model.bounded import depth_of
+from harness.model.catalogue import Catalogue
 from harness.model.contract import (
     ABSENT,
-    AXES,
     CLASSES,
+    MAX_ITEM_DEPTH,
     SUBJECTS,
     Change,
     ChangeClass,
@@ -34,10 +36,22 @@ from harness.model.contract import (
     equal,
     key_of,
     same_words,
+    views_of,
 )
 from harness.model.finding import NotJudged
+from harness.model.plan import RunKey
 
-__all__ = ["changes_between", "contract_not_judged", "diff", "lists_of", "see_contract", "steady", "where_of"]
+__all__ = [
+    "changes_between",
+    "contract_not_judged",
+    "diff",
+    "drift",
+    "lists_in",
+    "lists_of",
+    "see_contract",
+    "where_of",
+    "why_not",
+]
 
 MAX_RENAME_PAIRS = 400
 _HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
@@ -568,10 +582,13 @@ def _escaped(key: str) -> str:
 
 def diff(before: Contract, after: Contract) -> tuple[Change, ...]:
     """Every change from one contract to another, over all runs that one of them tells apart."""
-    values = [dict.fromkeys([*before.axes.get(axis, ()), *after.axes.get(axis, ())]) or {"": None} for axis in AXES]
-    views = [Where(era=era, profile=profile, backend=backend) for era, profile, backend in product(*values)]
-    found = [(where, changes_between(before.lists_in(where), after.lists_in(where))) for where in views]
-    return _together(found)
+    views = views_of(before, after)
+    return drift(before, [(where, after.lists_in(where)) for where in views])
+
+
+def drift(contract: Contract, seen: Iterable[tuple[Where, Lists]]) -> tuple[Change, ...]:
+    """Every change from a contract to what runs list."""
+    return _together([(where, changes_between(contract.lists_in(where), lists)) for where, lists in seen])
 
 
 def _together(found: Sequence[tuple[Where, Sequence[Change]]]) -> tuple[Change, ...]:
@@ -595,27 +612,46 @@ def _same(change: Change) -> tuple[Any, ...]:
 
 
 def lists_of(view: RunView) -> Lists:
-    """What one run listed, without what differs from run to run."""
-    found = catalogue_of(view)
+    """What one run listed."""
+    return lists_in(catalogue_of(view))
+
+
+def lists_in(catalogue: Catalogue) -> Lists:
+    """What a catalogue lists, without what differs from run to run: the ports and folders that a server was given."""
     return Lists(
-        tools=tuple(steady(tool.definition) for tool in found.tools),
-        prompts=tuple(steady(item) for item in found.prompts),
-        resources=tuple(steady(item) for item in found.resources),
+        tools=tuple(_item(tool.definition) for tool in catalogue.tools),
+        prompts=tuple(_item(item) for item in catalogue.prompts),
+        resources=tuple(_item(item) for item in catalogue.resources),
     )
 
 
-def steady(value: Any) -> Any:
-    """A listed item without the ports and folders that a run gave its server."""
+def _item(item: Item) -> Item:
+    """A listed item; a part of it that is nested too deeply to be handled is its fingerprint."""
+    if depth_of(item) > MAX_ITEM_DEPTH:
+        item = {key: _fingerprint(value) if depth_of(value) >= MAX_ITEM_DEPTH else value for key, value in item.items()}
+    steadied: Item = _steady(item)
+    return steadied
+
+
+def _fingerprint(value: Any) -> str:
+    try:
+        text = json.dumps(value, sort_keys=True)
+    except RecursionError:
+        text = ""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16] if text else "unknown"
+    return f"nested deeper than {MAX_ITEM_DEPTH} levels; fingerprint {digest}"
+
+
+def _steady(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: steady(item) for key, item in value.items()}
+        return {key: _steady(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [steady(item) for item in value]
+        return [_steady(item) for item in value]
     return _LOOPBACK_PORT.sub(r"\1:${port}", scrub(value)) if isinstance(value, str) else value
 
 
-def where_of(view: RunView) -> Where:
-    """The run, as a contract tells runs apart."""
-    key = view.run.key
+def where_of(key: RunKey) -> Where:
+    """A run, as a contract tells runs apart."""
     return Where(era=key.era, profile=key.profile, backend="" if key.backend == "none" else key.backend)
 
 
@@ -623,7 +659,8 @@ def why_not(view: RunView) -> str:
     """Why the lists of a run cannot be judged, "" if they can: what is not there may only not have been read."""
     for method, capability in (("tools/list", "tools"), ("prompts/list", "prompts"), ("resources/list", "resources")):
         listing = listing_of(view, method)
-        if listing.whole or (not listing.asked and capability not in view.capabilities and view.capabilities):
+        has_none = not listing.asked and capability not in view.capabilities
+        if listing.whole or (has_none and view.record.outcome == "finished"):
             continue
         return f"{view.run.key}: {method} is not whole{f': {listing.problem}' if listing.problem else ''}"
     return ""
@@ -632,7 +669,7 @@ def why_not(view: RunView) -> str:
 def see_contract(ledgers: Sequence[CellLedger], contract: Contract) -> Iterator[Seen]:
     """The drift of one server: what its runs list against what the file says."""
     views = [view for ledger in ledgers for view in ledger.views if not why_not(view)]
-    declared = [contract.lists_in(where_of(view)) for view in views]
+    declared = [contract.lists_in(where_of(view.run.key)) for view in views]
     listed = [lists_of(view) for view in views]
     changes = [changes_between(old, new) for old, new in zip(declared, listed, strict=True)]
     shown = [{_same(change) for change in part} for part in changes]

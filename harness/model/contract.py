@@ -36,6 +36,7 @@ __all__ = [
     "key_of",
     "make_contract",
     "same_words",
+    "views_of",
 ]
 
 SCHEMA = 1
@@ -237,6 +238,15 @@ def make_contract(
         axes={axis: values for axis, values in axes.items() if axis in named},
         accepted=tuple(accepted),
     )
+
+
+def views_of(*contracts: Contract) -> list[Where]:
+    """The runs that contracts tell apart: one that fits all where nothing differs."""
+    values = [
+        dict.fromkeys(value for contract in contracts for value in contract.axes.get(axis, ())) or {"": None}
+        for axis in AXES
+    ]
+    return [Where(era=era, profile=profile, backend=backend) for era, profile, backend in itertools.product(*values)]
 
 
 def _cover(runs: set[Where], all_runs: Sequence[Where]) -> Iterator[Where]:

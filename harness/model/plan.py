@@ -147,7 +147,8 @@ class ProjectSpec:
     suites: tuple[SuiteSpec, ...] = ()
     checks: CheckSettings = CheckSettings()
     exemptions_file: Path | None = None
-    contract: Contract | None = None  # what `contract` names, read
+    contract_file: Path | None = None
+    contract: Contract | None = None  # what is in it
 
 
 # --- backend.toml -------------------------------------------------------------------------------
