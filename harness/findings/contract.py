@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -699,6 +700,7 @@ def _remark(change: Change, contract: Contract, calm: Sequence[str]) -> Remark:
     if calm:
         check = "contract/differs"
         message += f"; not so in {', '.join(sorted(calm))}, and {file} does not say that they differ"
+    message += f"; if that is right: mcp-rollcall tools accept --tool {shlex.quote(change.name)} --reason …"
     evidence: dict[str, Any] = {"class": change.cls, "caller": change.caller}
     if change.subject != "tool":
         evidence["subject"] = change.subject

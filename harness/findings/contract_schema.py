@@ -22,7 +22,7 @@ __all__ = ["Difference", "Direction", "Effect", "differences", "is_alike", "simi
 Direction = Literal["input", "output"]
 Effect = Literal["narrowed", "widened", "changed", "unknown", "maybe-narrowed", "maybe-widened", "words"]
 
-MAX_STEPS = 50_000
+MAX_STEPS = 200_000
 MAX_LEVELS = 60  # of the schema; beyond, equal spelling is all that is known
 MAX_ALTERNATIVES = 64
 MAX_NESTED = 40  # combinations (`$ref`, `allOf`, `anyOf`) around one level
@@ -348,10 +348,14 @@ class _Side:
         out: list[_Shape] = []
         values: dict[str, _Shape] = {}
         for shape in shapes:
-            held = shape.type in free or (shape.type == "integer" and "number" in free)
-            if held and not (shape.free and not (shape.type == "integer" and "number" in free)):
-                continue
-            if shape.free and any(other.free and other.type == shape.type for other in out):
+            wider = shape.type == "integer" and "number" in free
+            if wider or (shape.type in free and not shape.free and shape.type not in ("object", "array")):
+                continue  # what an object or array says of itself is told apart all the same
+            same = (at for at, other in enumerate(out) if shape.free and other.free and other.type == shape.type)
+            twin = next(same, None)
+            if twin is not None:
+                if out[twin].words != shape.words:
+                    out[twin] = replace(out[twin], words={})
                 continue
             if shape.only_enum and shape.enum is not None:
                 known = values.get(shape.type)
@@ -648,7 +652,7 @@ class _Comparison:
     # alternatives
 
     def _alternatives(self, a: _Node, b: _Node, pointer: str, before: Any, after: Any, level: int) -> None:
-        pairs, olds, news = _matched(a.shapes, b.shapes)
+        pairs, olds, news = self._matched(a.shapes, b.shapes, level)
         for old, new in pairs:
             if len(a.shapes) > 1 and len(b.shapes) > 1 and not (old.pointer == new.pointer == pointer):
                 self._words(old.words if old.pointer != pointer else {}, new.words if new.pointer != pointer else {},
@@ -676,6 +680,38 @@ class _Comparison:
         elif news:
             noun = "an alternative" if {shape.type for shape in news} & {shape.type for shape in a.shapes} else "a type"
             self._add(pointer, f"{noun} was added", "widened", before, after, come)
+
+    def _matched(
+        self, olds: Sequence[_Shape], news: Sequence[_Shape], level: int
+    ) -> tuple[list[tuple[_Shape, _Shape]], list[_Shape], list[_Shape]]:
+        """Alternatives that are meant to be the same, and those that have no partner, on either side."""
+        free, left = list(range(len(news))), list(range(len(olds)))
+        ranks = []
+        for i, old in enumerate(olds):
+            for j, new in enumerate(news):
+                if (score := _score(old, new)) > 0:
+                    ranks.append((self._rank(old, new, olds, news, level), -score, i, j))
+        pairs = []
+        for _, _, i, j in sorted(ranks):
+            if i in left and j in free:
+                left.remove(i)
+                free.remove(j)
+                pairs.append((olds[i], news[j]))
+        pairs.sort(key=lambda pair: pair[1].pointer)
+        return pairs, [olds[i] for i in left], [news[j] for j in free]
+
+    def _rank(
+        self, old: _Shape, new: _Shape, olds: Sequence[_Shape], news: Sequence[_Shape], level: int
+    ) -> tuple[int, int]:
+        """Where there is a choice of partners: the same first, then those that break nobody, then the nearest."""
+        kin = ("integer", "number") if old.type in ("integer", "number") else (old.type,)
+        if all(sum(shape.type in kin for shape in side) == 1 for side in (olds, news)):
+            return 0, 0
+        found = [item.effect for item in self._probe(old, new, level)]
+        if not found:
+            return 0, 0
+        kind = "widened" if self._input else "narrowed"
+        return (1 if all(effect == kind for effect in found) else 2 if len(set(found)) == 1 else 3), len(found)
 
     def _held(self, shape: _Shape, others: Iterable[_Shape], level: int, *, inside: bool) -> bool:
         """Whether an alternative without a partner is part of one on the other side."""
@@ -893,25 +929,6 @@ class _Comparison:
                     out[name] = other
                     break
         return out
-
-
-def _matched(
-    olds: Sequence[_Shape], news: Sequence[_Shape]
-) -> tuple[list[tuple[_Shape, _Shape]], list[_Shape], list[_Shape]]:
-    """Alternatives that are meant to be the same, and those that have no partner, on either side."""
-    pairs: list[tuple[_Shape, _Shape]] = []
-    free = list(range(len(news)))
-    left = list(range(len(olds)))
-    scores = sorted(
-        (-score, i, j) for i, old in enumerate(olds) for j, new in enumerate(news) if (score := _score(old, new)) > 0
-    )
-    for _, i, j in scores:
-        if i in left and j in free:
-            left.remove(i)
-            free.remove(j)
-            pairs.append((olds[i], news[j]))
-    pairs.sort(key=lambda pair: pair[1].pointer)
-    return pairs, [olds[i] for i in left], [news[j] for j in free]
 
 
 def _score(old: _Shape, new: _Shape) -> float:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
-import os.path
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from harness.model.contract import ABSENT, CLASSES, Change
 from harness.report.escape import visible, wrap
 
-__all__ = ["Compared", "compared_to_json", "compared_to_markdown", "compared_to_text", "counted"]
+__all__ = [
+    "Compared",
+    "compared_to_json",
+    "compared_to_markdown",
+    "compared_to_text",
+    "counted",
+    "published_diff_schema",
+]
 
 MAX_VALUE_CHARACTERS = 200
 MAX_MARKDOWN_ROWS = 300  # of one class
@@ -82,7 +89,7 @@ def _around(one: str, two: str) -> tuple[str, str]:
     """Two long texts from shortly before where they differ."""
     if max(len(one), len(two)) <= MAX_VALUE_CHARACTERS:
         return one, two
-    same = len(os.path.commonprefix([one, two]))
+    same = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
     start = max(0, same - 40)
     lead = "…" if start else ""
     return lead + one[start:], lead + two[start:]
@@ -121,6 +128,13 @@ def compared_to_json(found: Compared) -> str:
         "changes": changes,
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def published_diff_schema() -> dict[str, Any]:
+    """The JSON Schema of that document."""
+    text = (Path(__file__).parent / "schema" / "contract-diff.schema.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
 
 
 def compared_to_markdown(found: Compared) -> str:

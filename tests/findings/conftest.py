@@ -118,7 +118,9 @@ class Tape:
         pages = [tools] if pages is None else pages
         for number, names in enumerate(pages):
             two = self.send("tools/list", {"cursor": f"p{number}"} if number else {})
-            listed = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+            listed = [
+                name if isinstance(name, dict) else {"name": name, "inputSchema": {"type": "object"}} for name in names
+            ]
             more = {"nextCursor": f"p{number + 1}"} if number + 1 < len(pages) else {}
             self.reply(two, {"tools": listed, **more})
         if prompts:
@@ -267,6 +269,7 @@ def plan_for(
     also=(),
     eras=("handshake",),
     versions=(),
+    contract=None,
 ):
     """A plan that has exactly the runs of the evidence, and those of `also`."""
     by_cell = {}
@@ -313,6 +316,7 @@ def plan_for(
             ),
             roles=_roles(cells, roles, versions),
             backends=backends or {},
+            contract=contract,
         )
         for server in dict.fromkeys(cell.server for cell in cells)
     )
