@@ -1,5 +1,6 @@
 """The menu: `nox -l` lists it. `nox -s integration` does the main job, `nox -s tests` passes the tests."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -43,10 +44,26 @@ def tests(session: nox.Session) -> None:
     session.install("-e", ".", *nox.project.dependency_groups(PROJECT, "test"))
     session.run(
         "pytest",
+        *("-n", str(max(4, os.cpu_count() or 1)), "--dist", "loadfile"),  # tests wait more than they work
         *session.posargs,
         env={"NOX_SCRIPT_MODE": None},
         interrupt_timeout=120.0,
         terminate_timeout=60.0,
+    )
+
+
+@nox.session(reuse_venv=True)
+def bench(session: nox.Session) -> None:
+    """Speed and memory beside others, as a Markdown table; `-- --quick`, `-- --only lines`, `-- --only cycles`."""
+    session.install("-e", ".")
+    session.run(
+        "python",
+        "-m",
+        "bench",
+        *session.posargs,
+        env={"NOX_SCRIPT_MODE": None},
+        interrupt_timeout=60.0,
+        terminate_timeout=30.0,
     )
 
 

@@ -17,6 +17,7 @@ FILES = {
 }
 COMMANDS = (
     "check",
+    "plan",
     "build",
     "run",
     "integration",
@@ -26,10 +27,13 @@ COMMANDS = (
     "exemptions propose",
     "exemptions list",
     "tools check",
+    "backends list",
+    "backends show",
+    "backends try",
     "reap",
     "doctor",
 )
-LISTING = "exemptions list"
+DOCUMENTS = {"exemptions list": "exemption-list", "backends show": "backends", "backends try": "backend-try"}
 
 
 def cell(text: object) -> str:
@@ -44,9 +48,11 @@ def checks() -> str:
         "# The checks\n",
         NOTE,
         "Severity `error` fails the run; `warning` is listed and fails it with `--strict`. `[checks]` in harness.toml\n"
-        "lowers a whole family, and every report lists what was lowered. *Excused as* names the table of an\n"
-        "exemption; what has none cannot be excused. *Off* are families that are judged only where `[checks]` names\n"
-        'them, e.g. `strict = "warning"`.\n\n',
+        'lowers a whole family (`wire = "warning"`) or sets one check by its full id, which goes before its family\n'
+        '(`"wire/empty-cursor" = "off"`, `"process/late-exit" = "error"`); every report lists what was lowered. The\n'
+        "families `exercised` and `exemption` always count. *Excused as* names the table of an exemption; what has\n"
+        "none cannot be excused. *Off* are families that are judged only where `[checks]` names them or one of their\n"
+        'checks, e.g. `strict = "warning"`.\n\n',
         "| check | severity | fires on | excused as | source |\n|---|---|---|---|---|\n",
     ]
     for item in sorted(CHECKS.values(), key=lambda check: check.id):
@@ -79,6 +85,9 @@ def rows(schema: dict, prefix: str, root: dict) -> list[str]:
     extra = schema.get("additionalProperties")
     if isinstance(extra, dict):
         out += rows(extra, f"{prefix}.<name>" if prefix else "<name>", root)
+    for value in schema.get("patternProperties", {}).values():
+        kind = ", ".join(f"`{item}`" for item in value["enum"])
+        out.append(f"| `{cell(prefix)}.<check>` | {kind} | {cell(value['description'])} |\n")
     items = schema.get("items")
     if isinstance(items, dict):
         out += rows(items, f"{prefix}[]", root)
@@ -103,8 +112,8 @@ def files() -> str:
     return "".join(out)
 
 
-def listing() -> str:
-    path = ROOT / "harness/report/schema/exemption-list.schema.json"
+def document(name: str) -> str:
+    path = ROOT / f"harness/report/schema/{name}.schema.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
     shown = dict.fromkeys(
         row.removesuffix(" **Required.** |\n").removesuffix(" |\n") for row in rows(schema, "", schema)
@@ -113,6 +122,33 @@ def listing() -> str:
         f"\n`--format json` gives one document ([its schema](../../{path.relative_to(ROOT).as_posix()})); all keys are "
         "always there:\n\n| key | type | |\n|---|---|---|\n" + "".join(f"{row} |\n" for row in shown)
     )
+
+
+def backends() -> str:
+    sys.path.insert(0, str(ROOT))
+    from harness.config.load import load_backend
+
+    out = [
+        "# The shipped backends\n",
+        NOTE,
+        '`use = "NAME"` in a role of harness.toml takes one of these, unless the repository has a `backends/NAME/`\n'
+        "of its own. A server is told their outputs as `${backend.<role>.<output>}`.\n"
+        "`mcp-rollcall backends show NAME` has the rest, and `mcp-rollcall backends try NAME` stands one up.\n",
+    ]
+    for file in sorted((ROOT / "backends").glob("*/backend.toml")):
+        spec = load_backend(file.parent, base=ROOT)
+        versions = [f"`{name}`" + (" (default)" if name == spec.default else "") for name in spec.versions]
+        process = spec.process
+        packages = ", ".join(f"`{item}`" for item in process.install) if process is not None else ""
+        out.append(
+            f"\n## {spec.name}\n\n{spec.summary}.\n\n"
+            f"- Docker: {', '.join(versions) if spec.services else 'no'}\n"
+            f"- Embedded: {packages or 'yes' if process is not None else 'no'}\n\n"
+            "| output | value | |\n|---|---|---|\n"
+        )
+        for item in spec.outputs:
+            out.append(f"| `{item.name}` | `{cell(item.value)}` | {'secret' if item.secret else ''} |\n")
+    return "".join(out)
 
 
 def commands() -> str:
@@ -126,14 +162,14 @@ def commands() -> str:
     for name in COMMANDS:
         body = text(*name.split()).partition("\nexit codes:")[0].rstrip()
         out.append(f"\n## mcp-rollcall {name}\n\n```\n{body}\n```\n")
-        if name == LISTING:
-            out.append(listing())
+        if name in DOCUMENTS:
+            out.append(document(DOCUMENTS[name]))
     return "".join(out)
 
 
 def main() -> int:
     wrong = []
-    for name, make in {"checks": checks, "files": files, "commands": commands}.items():
+    for name, make in {"checks": checks, "files": files, "backends": backends, "commands": commands}.items():
         path = PAGES / f"{name}.md"
         text = make()
         if "--check" not in sys.argv:

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from harness import __version__
+from harness import __version__, backends_door
 from harness.contract_commands import add_contract_commands
 from harness.errors import ConfigError, HarnessError, Interrupted, StackError, iterate_errors
 from harness.tools_door import add_tools_commands
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from harness.exemption_tools import Changes
     from harness.integration import Options, Outcome, Timings
     from harness.model.finding import Judgement, Report
+    from harness.model.plan import Place
     from harness.model.progress import Progress
     from harness.report.progress import ProgressLog
     from harness.tools_sources import How
 
 __all__ = ["main"]
 
-FORMATS = ("text", "json", "junit", "markdown")
-REPORTS = ("report.json", "report.xml", "report.md", "timings.json")
+FORMATS = ("text", "json", "junit", "markdown", "sarif")
+TIMINGS = "timings.json"
+REPORTS = ("report.json", "report.xml", "report.md", "report.sarif", TIMINGS)
+ENDINGS = {".json": "json", ".xml": "junit", ".md": "markdown", ".sarif": "sarif", ".txt": "text"}  # of --out
 TOOLS = ("prune", "propose", "list")  # of exemptions; `check` is what it does without a word
 WITHIN_DAYS = 30
 EXITS = """\
@@ -69,12 +72,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _joined(arguments: list[str]) -> list[str]:
-    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`."""
+    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`.
+
+    `backends` alone is `backends list`.
+    """
     match arguments:
         case ["exemptions", "check", *rest]:
             return ["exemptions", *rest]
         case ["exemptions", word, *rest] if word in TOOLS:
             return [f"exemptions {word}", *rest]
+        case ["backends", word, *rest] if not word.startswith("-"):
+            return [f"backends {word}", *rest]
+        case ["backends", *rest]:
+            return ["backends list", *rest]
         case _:
             return arguments
 
@@ -92,6 +102,8 @@ def _fail(error: BaseException) -> int:
     for leaf in iterate_errors(error):
         if isinstance(leaf, HarnessError):
             _say(f"mcp-rollcall: {leaf.message}")
+            if leaf.log:
+                _say("  | " + leaf.log.replace("\n", "\n  | "))
             if leaf.hint:
                 _say(f"  hint: {leaf.hint}")
             code = max(code, leaf.code)
@@ -132,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--traceback", action="store_true", help="show Python tracebacks of errors")
 
     add("check", _check, "check the files that people write, and list the planned runs", _selects, _runtime)
+    add("plan", _plan, "print the planned runs as commands, or as a matrix for CI", _selects, _runtime, _matrix)
     add("build", _build, "build the servers under test (reused while nothing has changed)", _selects, _runtime, _state)
     add(
         "run",
@@ -201,6 +214,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     words = add_tools_commands(commands, _check_tools)
     add_contract_commands(words, snapshot=_snapshot, diff=_contract_diff, accept=_accept)
+    for name, text, group in backends_door.COMMANDS:
+        add(name, _backends, text, group)
     add("reap", _reap, "remove what dead runs left behind", _dry)
     add("doctor", _doctor, "what is here, and what would run how", _selects, _runtime)
     return parser
@@ -245,6 +260,21 @@ def _runtime(sub: argparse.ArgumentParser) -> None:
     )
 
 
+def _matrix(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--by",
+        choices=("cell", "run"),
+        default="cell",
+        help="a job for each server and choice of backends, or for each era and profile of these (default: cell)",
+    )
+    sub.add_argument(
+        "--format",
+        choices=("text", "json", "github", "gitlab"),
+        default="text",
+        help="commands; JSON; the matrix for `fromJSON` of GitHub; a file for `include` of GitLab (default: text)",
+    )
+
+
 def _state(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--evidence", metavar="DIR", help="where evidence is kept (default: .rollcall/evidence of each project)"
@@ -261,12 +291,18 @@ def _rebuild(sub: argparse.ArgumentParser) -> None:
 def _judging(sub: argparse.ArgumentParser) -> None:
     group = sub.add_argument_group("judging")
     group.add_argument("--format", choices=FORMATS, default="text", help="what goes to stdout (default: text)")
-    group.add_argument(
-        "--out", metavar="DIR", help="where report.json, report.xml and report.md are written (default: .rollcall)"
+    _out(
+        group,
+        "a folder where all reports are written (default: .rollcall), or FILE.json, .xml, .md, .sarif or .txt: one "
+        "report more; may be repeated",
     )
     group.add_argument("--strict", action="store_true", help="warnings fail the run too")
     group.add_argument("--require-complete", action="store_true", help="exit 3 if anything was deselected")
     _today(group)
+
+
+def _out(group: argparse._ActionsContainer, text: str) -> None:
+    group.add_argument("--out", action="append", default=[], metavar="DIR|FILE", help=text)
 
 
 def _today(group: argparse._ActionsContainer) -> None:
@@ -341,12 +377,18 @@ def _options(parsed: argparse.Namespace) -> Options:
         runtime=getattr(parsed, "runtime", "auto"),
         evidence=path("evidence"),
         state=path("state"),
-        out=path("out"),
+        out=next((base / item for item in reversed(getattr(parsed, "out", ())) if not _is_file(base / item)), None),
+        out_files=tuple(base / item for item in getattr(parsed, "out", ()) if _is_file(base / item)),
         strict=bool(value("strict")),
         require_complete=bool(value("require_complete")),
         rebuild=bool(value("rebuild")),
         today=today if isinstance(today, date) else None,
     )
+
+
+def _is_file(path: Path) -> bool:
+    """Whether --out names a file: by its ending, unless a folder has that name."""
+    return path.suffix.lower() in ENDINGS and not path.is_dir()
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -377,7 +419,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     interrupted = ""
     with _progress() as log, integration.collecting(outcome):
         progress = _Timed(log, timings)
-        loaded, outcome.plan = integration.load_plan(options)
+        loaded, outcome.plan = integration.load_plan(options, outcome)
         for note in outcome.plan.notes:
             progress.note("mcp-rollcall", note)
 
@@ -435,7 +477,7 @@ def _judge(parsed: argparse.Namespace) -> int:
     outcome = integration.Outcome(traceback=parsed.traceback)
     _remove_old_reports(options)
     with integration.collecting(outcome):
-        _, outcome.plan = integration.load_plan_for_judging(options)
+        _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     return _judged(parsed, options, outcome, None, today=options.today or datetime.now(UTC).date())
 
 
@@ -452,9 +494,9 @@ def _exemptions(parsed: argparse.Namespace) -> int:
     outcome = integration.Outcome()
     today = options.today or datetime.now(UTC).date()
     with integration.collecting(outcome):
-        _, outcome.plan = integration.load_plan_for_judging(options)
+        _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     report = only_exemptions(_report(options, outcome, today=today))
-    _print(_formatted(report, parsed.format))
+    _print(_formatted(report, parsed.format, _places(outcome)))
     return report.exit
 
 
@@ -512,10 +554,21 @@ def _judged(
     today: date,
     interrupted: str = "",
 ) -> int:
+    from harness.integration import report_folder
+
     report = _report(options, outcome, today=today, interrupted=interrupted)
-    _write_reports(options, report, timings)
-    _print(_formatted(report, parsed.format))
+    places = _places(outcome)
+    _write_reports(report, timings, places, folder=report_folder(options), files=options.out_files)
+    _print(_formatted(report, parsed.format, places))
     return report.exit
+
+
+def _places(outcome: Outcome) -> dict[str, Place]:
+    """Where each server's `[server]` stands."""
+    from harness.model.plan import Place
+
+    projects = outcome.plan.projects if outcome.plan else ()
+    return {item.server.name: Place(file=item.place.file, line=item.server_line) for item in projects}
 
 
 def _report(options: Options, outcome: Outcome, *, today: date, interrupted: str = "") -> Report:
@@ -548,8 +601,12 @@ def _check(parsed: argparse.Namespace) -> int:
 def _check_tools(parsed: argparse.Namespace) -> int:
     from harness.tools_door import asked_of, check_tools
 
-    report = check_tools(asked_of(parsed, base=Path.cwd(), stdin=_stdin))
-    _print(_formatted(report, parsed.format))
+    base = Path.cwd()
+    report, places = check_tools(asked_of(parsed, base=base, stdin=_stdin))
+    folders = [base / item for item in parsed.out if not _is_file(base / item)]
+    files = [base / item for item in parsed.out if _is_file(base / item)]
+    _write_reports(report, None, places, folder=folders[-1] if folders else None, files=files)
+    _print(_formatted(report, parsed.format, places))
     return report.exit
 
 
@@ -604,6 +661,22 @@ def _stdin() -> bytes:
     return sys.stdin.buffer.read() if sys.stdin is not None else b""
 
 
+def _backends(parsed: argparse.Namespace) -> int:
+    from harness.report.progress import wants_color
+
+    tty = _is_tty(sys.stdout)
+    color, width = wants_color(os.environ, tty), _width() if tty else 100
+    with _progress() as log:
+        return backends_door.run(parsed, show=_print, progress=log, color=color, width=width)
+
+
+def _plan(parsed: argparse.Namespace) -> int:
+    from harness.matrix import jobs, render
+
+    _print(render(jobs(_options(parsed), by=parsed.by), parsed.format))
+    return 0
+
+
 def _reap(parsed: argparse.Namespace) -> int:
     from harness.engine.reap import reap
 
@@ -631,7 +704,17 @@ def _doctor(parsed: argparse.Namespace) -> int:
 # --- output ---------------------------------------------------------------------------------------
 
 
-def _formatted(report: Report, name: str) -> str:
+def _formatted(report: Report, name: str, places: Mapping[str, Place] | None = None, *, plain: bool = False) -> str:
+    """The report in one format.
+
+    Args:
+        places: Where each server's `[server]` stands, for SARIF.
+        plain: For a file, where text is neither coloured nor fitted to a terminal.
+    """
+    if name == "sarif":
+        from harness.report.sarif import to_sarif
+
+        return to_sarif(report, base=_below_root(Path.cwd()), places=places)
     if name == "json":
         from harness.report.json import to_json
 
@@ -647,36 +730,54 @@ def _formatted(report: Report, name: str) -> str:
     from harness.report.progress import wants_color
     from harness.report.text import to_text
 
-    tty = _is_tty(sys.stdout)
-    return to_text(report, color=wants_color(os.environ, tty), width=_width() if tty else 100)
+    tty = _is_tty(sys.stdout) and not plain
+    return to_text(report, color=wants_color(os.environ, tty) and not plain, width=_width() if tty else 100)
 
 
-def _write_reports(options: Options, report: Report, timings: Timings | None) -> None:
-    """report.json, .xml and .md, each whole or not at all; a place that cannot be written is said, not fatal."""
-    from harness.integration import report_folder
-    from harness.report.json import to_json
-    from harness.report.junit import to_junit
-    from harness.report.markdown import to_markdown
+def _below_root(folder: Path) -> str:
+    """A folder as seen from the root of its repository, "" where it is that, or in none."""
+    root = next((item for item in (folder, *folder.parents) if (item / ".git").exists()), folder)
+    return "" if root == folder else folder.relative_to(root).as_posix()
 
-    folder = report_folder(options)
-    files = {
-        "report.json": to_json(report).encode("utf-8"),
-        "report.xml": to_junit(report),
-        "report.md": to_markdown(report).encode("utf-8"),
-    }
-    if timings is not None:
-        files["timings.json"] = timings.to_json().encode("utf-8")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if folder.name == ".rollcall" and not (folder / ".gitignore").exists():
-            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-        for name, data in files.items():
-            fresh = folder / f".{name}.{os.getpid()}"
-            fresh.write_bytes(data)
-            fresh.replace(folder / name)
-    except OSError as error:
-        _say(f"the reports cannot be written to {folder}: {error.strerror}; choose another place with --out DIR")
-    _tell_ci(os.environ, report, files["report.md"].decode("utf-8"))
+
+def _write_reports(
+    report: Report, timings: Timings | None, places: Mapping[str, Place], *, folder: Path | None, files: Sequence[Path]
+) -> None:
+    """All reports into a folder, and single ones to files; each whole or not at all.
+
+    A place that cannot be written is said, not fatal.
+    """
+    wanted: dict[Path, str] = {}
+    if folder is not None:
+        wanted = {folder / name: ENDINGS[Path(name).suffix] for name in REPORTS if name != TIMINGS}
+    wanted |= {file: ENDINGS[file.suffix.lower()] for file in files}
+    if folder is not None and timings is not None:
+        wanted[folder / TIMINGS] = TIMINGS
+    made: dict[str, bytes] = {}
+    told: set[Path] = set()
+    for path, kind in wanted.items():
+        if kind not in made:
+            text = timings.to_json() if kind == TIMINGS and timings else _formatted(report, kind, places, plain=True)
+            made[kind] = text.encode("utf-8", "backslashreplace")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.parent.name == ".rollcall" and not (path.parent / ".gitignore").exists():
+                (path.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+            fresh = path.with_name(f".{path.name}.{os.getpid()}")
+            try:
+                fresh.write_bytes(made[kind])
+                fresh.replace(path)
+            except OSError:
+                with suppress(OSError):
+                    fresh.unlink()
+                raise
+        except OSError as error:
+            if path.parent not in told:
+                _say(
+                    f"the reports cannot be written to {path.parent}: {error.strerror}; choose another place with --out"
+                )
+            told.add(path.parent)
+    _tell_ci(os.environ, report, lambda: _formatted(report, "markdown"))
 
 
 def _remove_old_reports(options: Options) -> None:
@@ -688,7 +789,7 @@ def _remove_old_reports(options: Options) -> None:
             (report_folder(options) / name).unlink()
 
 
-def _tell_ci(env: Mapping[str, str], report: Report, summary: str) -> None:
+def _tell_ci(env: Mapping[str, str], report: Report, summary: Callable[[], str]) -> None:
     if env.get("GITHUB_ACTIONS") == "true":
         from harness.report.github import to_annotations
 
@@ -701,7 +802,7 @@ def _tell_ci(env: Mapping[str, str], report: Report, summary: str) -> None:
             path = Path(place)
             size = path.stat().st_size if path.exists() else 0
             with path.open("a", encoding="utf-8") as file:
-                file.write(fit_summary(size, summary))
+                file.write(fit_summary(size, summary()))
         except OSError as error:
             _say(f"the step summary cannot be written to {place}: {error.strerror}")
 

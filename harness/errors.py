@@ -6,6 +6,7 @@ Doors alone catch these; see `harness.cli`.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 __all__ = [
@@ -20,10 +21,13 @@ __all__ = [
     "StackError",
     "code_of_kind",
     "iterate_errors",
+    "world_error",
 ]
 
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
+_UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
+_FORBIDDEN = frozenset((errno.EACCES, errno.EPERM))
 
 
 class HarnessError(Exception):
@@ -106,3 +110,12 @@ def iterate_errors(error: BaseException) -> Iterator[BaseException]:
             yield from iterate_errors(inner)
     else:
         yield error
+
+
+def world_error(error: BaseException) -> BaseException:
+    """The error, or, for a full disk or a file that we may not touch, the StackError that says so: no fault of ours."""
+    if not isinstance(error, OSError) or error.errno not in _UNWRITABLE | _FORBIDDEN:
+        return error
+    what = f"{error.filename or 'a file'} cannot be {'written' if error.errno in _UNWRITABLE else 'used'}"
+    hint = "make room, or choose other places with --evidence, --state and --out, and TMPDIR for temporary files"
+    return StackError(f"{what}: {error.strerror}", hint=hint)

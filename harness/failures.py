@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 from traceback import format_exception
 
-from harness.errors import HarnessError, StackError
+from harness.errors import HarnessError, world_error
 from harness.model.finding import HarnessFailure
 
 __all__ = ["failure_of"]
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-
 
 def failure_of(error: BaseException, server: str = "", *, traceback: bool = False) -> HarnessFailure:
     """An error as the report has it; one that is none of ours is our own fault, and says so."""
-    if isinstance(error, OSError) and error.errno in _FULL:
-        error = StackError(f"a file could not be written: {error.strerror}: {error.filename}")
+    error = world_error(error)
     if isinstance(error, HarnessError):
         return HarnessFailure(
             kind=error.kind,

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from anyio import get_cancelled_exc_class
 
-from harness.config.load import Loaded, load
+from harness.config.load import Loaded, load, load_healthy
 from harness.config.plan import Selection, make_plan
 from harness.engine.build import Built, build, state_folder
-from harness.engine.evidence import Attempt, read_evidence, runtime_seen
+from harness.engine.evidence import Attempt, EvidenceLost, read_evidence, runtime_seen
 from harness.engine.mask import Masker
 from harness.engine.run import run_one
 from harness.engine.scope import Scope, open_scope
@@ -36,6 +36,9 @@ from harness.model.transcript import RunRecord
 from harness.report.build import make_report
 
 __all__ = ["Options", "Outcome", "Timings", "catalogue", "execute", "judge_evidence", "load_plan", "rerun_line"]
+
+
+LOST = "its evidence could not be written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,7 @@ class Options:
     runtime: str = "auto"  # docker | process | auto
     evidence: Path | None = None
     out: Path | None = None
+    out_files: tuple[Path, ...] = ()  # single reports besides, by their endings
     state: Path | None = None
     strict: bool = False
     require_complete: bool = False
@@ -119,6 +123,11 @@ class Outcome:
             if failure not in self.recorded_errors:
                 self.recorded_errors.append(failure)
 
+    def lose(self, key: RunKey, error: EvidenceLost) -> None:
+        """Notes a run whose evidence could not be written to its end."""
+        self.not_run[key] = LOST
+        self.add(error, key.server)
+
     def take_what_there_is(self, key: RunKey, attempt: Attempt) -> None:
         """Notes a run that was interrupted: what it recorded until then is evidence."""
         self.not_run.pop(key, None)
@@ -151,30 +160,41 @@ def catalogue() -> tuple[Path, ...]:
     return tuple(folder for folder in (here / "backends", here.parent / "backends") if folder.is_dir())
 
 
-def load_plan(options: Options, *, runtimes: Mapping[str, Runtime] | None = None) -> tuple[Loaded, Plan]:
+def load_plan(
+    options: Options, outcome: Outcome | None = None, *, runtimes: Mapping[str, Runtime] | None = None
+) -> tuple[Loaded, Plan]:
     """The files and the plan that follows from them and the selection.
 
     Args:
+        outcome: Takes the problems of broken projects, so that the healthy ones among several run; without it they
+            are raised.
         runtimes: As `make_plan` takes them; decided here, by asking the engine, without it.
     Raises:
         ConfigError: Any problem of any file, or of the selection; all at once.
         NothingSelected: No run is planned.
         StackError: Docker was asked for and is not there.
     """
-    loaded = load(
-        [options.base / path for path in options.projects],
-        base=options.base,
-        catalogue=catalogue(),
-        exemptions_beside=options.base,
-    )
+    loaded = _load(options, outcome)
     notes: tuple[str, ...] = ()
     if runtimes is None:
         runtimes, notes = choose_runtimes(options, loaded)
     return loaded, make_plan(loaded, selection=_selection(options, loaded), runtimes=runtimes, notes=notes)
 
 
+def _load(options: Options, outcome: Outcome | None) -> Loaded:
+    paths = [options.base / path for path in options.projects]
+    if outcome is None:
+        return load(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)
+    loaded, problems = load_healthy(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)
+    if problems is not None:
+        if options.servers and set(options.servers) <= set(loaded.broken):
+            raise problems
+        outcome.add(problems)
+    return loaded
+
+
 def _selection(options: Options, loaded: Loaded) -> Selection:
-    servers = options.servers
+    servers = tuple(name for name in options.servers if name not in loaded.broken)
     if not servers and not options.everything:
         known = {project.server.name for project in loaded.projects}
         servers = tuple(name for name in options.default_servers if name in known)
@@ -327,7 +347,11 @@ async def _cell(
                 while waiting and untouched:
                     run = waiting.pop(0)
                     outcome.not_run[run.key] = "it was begun and not finished"
-                    attempt = Attempt.create(evidence, run.key)
+                    try:
+                        attempt = Attempt.create(evidence, run.key)
+                    except EvidenceLost:
+                        waiting.insert(0, run)
+                        raise
                     try:
                         record = await run_one(
                             run,
@@ -344,6 +368,9 @@ async def _cell(
                     except get_cancelled_exc_class():
                         outcome.take_what_there_is(run.key, attempt)
                         raise
+                    except EvidenceLost as error:
+                        outcome.lose(run.key, error)
+                        break
                     outcome.take(record, attempt)
                     untouched = record.outcome == "not-spoken"
                     if untouched:  # nor will it be in another profile
@@ -355,7 +382,9 @@ async def _cell(
                             place.finish(again)
                             outcome.take(again, place)
         except Exception as error:
-            outcome.give_up(waiting, error, evidence=evidence, why="its stack could not be stood up")
+            lost = any(isinstance(leaf, EvidenceLost) for leaf in iterate_errors(error))
+            why = LOST if lost else "its stack could not be stood up"
+            outcome.give_up(waiting, error, evidence=evidence, why=why)
             waiting.clear()
 
 
@@ -405,14 +434,9 @@ def runtimes_of_evidence(options: Options, loaded: Loaded) -> dict[str, Runtime]
     }
 
 
-def load_plan_for_judging(options: Options) -> tuple[Loaded, Plan]:
+def load_plan_for_judging(options: Options, outcome: Outcome | None = None) -> tuple[Loaded, Plan]:
     """As `load_plan`, but the evidence says which runtime is judged; no engine is asked."""
-    loaded = load(
-        [options.base / path for path in options.projects],
-        base=options.base,
-        catalogue=catalogue(),
-        exemptions_beside=options.base,
-    )
+    loaded = _load(options, outcome)
     return loaded, plan_for_judging(options, loaded, runtimes_of_evidence(options, loaded))
 
 

@@ -60,7 +60,7 @@ def register(
     default: Sequence[str] = (),
     install: Sequence[str] = (),
 ) -> None:
-    """Registers the sessions build, integration, run, judge, exemptions, reap and doctor.
+    """Registers the sessions build, integration, plan, run, judge, exemptions, backends, reap and doctor.
 
     Args:
         projects: Folders with a harness.toml, relative to the noxfile.
@@ -88,12 +88,23 @@ def register(
         "Build, stand up backends, drive every tool, judge: the whole thing and the verdict.",
         ["integration", *common, *quick],
     )
+    add(
+        "plan",
+        "Print the planned runs as commands; `-- --format github` or `gitlab`: as a matrix for CI.",
+        ["plan", *common],
+    )
     _register_run(projects, common, install, where)
     add("judge", "Judge the recorded evidence again; needs neither Docker nor server.", ["judge", *common, *quick])
     add(
         "exemptions",
         "The verdict on every entry of the exemption files; `-- prune`, `-- propose` and `-- list` keep them true.",
         ["exemptions", *common, *quick],
+        words_first=True,
+    )
+    add(
+        "backends",
+        "The backends that can be had; `-- show NAME` has everything of one, `-- try NAME` stands it up.",
+        ["backends", *common],
         words_first=True,
     )
     add("reap", "Remove what dead runs left: containers, networks, volumes, processes, folders.", ["reap"])

@@ -8,23 +8,23 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from harness.errors import ConfigError, Interrupted, NothingSelected
 from harness.model.catalogue import Catalogue
-from harness.model.plan import CALL_TIMEOUT_S, ExemptionSpec, ProjectSpec
+from harness.model.plan import CALL_TIMEOUT_S, Era, ExemptionSpec, ProjectSpec
 
 if TYPE_CHECKING:
     from harness.engine.http_list import HttpListing
     from harness.findings.remark import Remark
     from harness.findings.steps import RunView
     from harness.findings.toolfile import ToolFile
-    from harness.model.transcript import Evidence
+    from harness.model.transcript import Evidence, Transcript
 
 __all__ = ["FILE_LIMIT_BYTES", "STDIN", "How", "Read", "read_catalogues"]
 
@@ -191,15 +191,22 @@ def _is_transcript(data: bytes) -> bool:
 
 def _transcript(path: Path, name: str) -> Read:
     from harness.engine.evidence import read_transcript
-    from harness.findings.toolfile import parse_json, read_messages
+    from harness.findings.toolfile import read_messages
+
+    return _of_file(read_messages(list(_messages(read_transcript(path))), name=name), None)
+
+
+def _messages(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects among the lines that went either way."""
+    from harness.findings.toolfile import parse_json
     from harness.model.transcript import Received, Sent
 
-    messages = []
-    for event in read_transcript(path).events:
+    for event in transcript.events:
         if isinstance(event, Sent | Received):
             with suppress(ValueError):
-                messages.append(parse_json(event.body.data.decode("utf-8", "replace")))
-    return _of_file(read_messages([item for item in messages if isinstance(item, dict)], name=name), None)
+                value = parse_json(event.body.data.decode("utf-8", "replace").removeprefix("\ufeff"))
+                if isinstance(value, dict):
+                    yield value
 
 
 def _parsed(data: bytes, name: str, *, log: bool) -> ToolFile:
@@ -243,7 +250,7 @@ def _shown(path: Path, base: Path) -> str:
 def _url(url: str, how: How) -> list[Read]:
     from harness.engine.http_list import list_url, shown_url
     from harness.engine.mask import Masker
-    from harness.findings.toolfile import parse_json, read_messages
+    from harness.findings.toolfile import parse_json
 
     parts = urlsplit(url)
     masker = Masker([part for value in how.headers.values() for part in (value, value.partition(" ")[2]) if part])
@@ -258,22 +265,25 @@ def _url(url: str, how: How) -> list[Read]:
     out = []
     for listing in listings:
         replies = [parse_json(reply.decode("utf-8", "replace").removeprefix("\ufeff")) for reply in listing.replies]
-        if not replies:
-            empty = Catalogue(server=name, source=name, era=listing.era, protocol=listing.protocol)
-            out.append(Read(catalogue=empty))
-            continue
-        source = f"{name} ({listing.era})"
-        found = read_messages(replies, name=source, server=name, source=source)
-        catalogue = replace(found.catalogue, era=listing.era, protocol=listing.protocol)
-        out.append(Read(catalogue=catalogue, remarks=found.remarks))
+        out.append(_listed(replies, name, f"{name} ({listing.era})", listing.era, listing.protocol))
     return out
+
+
+def _listed(messages: Sequence[Mapping[str, Any]], server: str, source: str, era: Era, protocol: str) -> Read:
+    """What the frames of one conversation show; a server without tools has an empty list."""
+    from harness.findings.toolfile import ToolFile, read_messages
+
+    try:
+        found = read_messages(messages, name=source, server=server, source=source)
+    except ConfigError:  # no list of tools, from a server that has said that it has none
+        found = ToolFile(catalogue=Catalogue(server=server, source=source))
+    return Read(catalogue=replace(found.catalogue, era=era, protocol=protocol), remarks=found.remarks)
 
 
 def _command(argv: tuple[str, ...], how: How) -> list[Read]:
     from harness.engine.list_command import Command, list_command
     from harness.engine.mask import Masker, is_secret_name
     from harness.engine.scope import open_scope
-    from harness.findings.catalogue import catalogue_of
 
     cwd = how.base / how.cwd
     if not cwd.is_dir():
@@ -291,11 +301,12 @@ def _command(argv: tuple[str, ...], how: How) -> list[Read]:
     async def work() -> None:
         with open_scope() as scope:
             for evidence in await list_command(command, scope=scope, start_s=how.timeout_s, call_s=how.timeout_s):
-                said = evidence.record.server_info.get("name")
-                catalogue = catalogue_of(_view(evidence))
+                record = evidence.record
+                said = record.server_info.get("name")
                 server = said if isinstance(said, str) and said else command.name
-                source = f"{command.name} ({evidence.record.key.era})"
-                out.append(Read(catalogue=replace(catalogue, server=server, source=source)))
+                source = f"{command.name} ({record.key.era})"
+                messages = [item for transcript in evidence.transcripts for item in _messages(transcript)]
+                out.append(_listed(messages, server, source, record.key.era, record.protocol))
 
     _run(work)
     return out

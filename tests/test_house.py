@@ -81,9 +81,10 @@ def test_mcp_is_imported_in_the_engine_only():
         ["-c", "import harness"],
         ["-m", "harness", "--help"],
         ["-m", "harness", "integration", "--help"],
+        ["-m", "harness", "tools", "check", "--help"],
         ["-c", "import harness.sessions"],
     ],
-    ids=["import", "help", "integration-help", "sessions"],
+    ids=["import", "help", "integration-help", "tools-check-help", "sessions"],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(arguments):
     """Neither mcp (over a second) nor docker, rich, jsonschema or anyio."""
@@ -93,6 +94,17 @@ def test_nothing_heavy_is_imported_before_it_is_needed(arguments):
     if "harness.sessions" not in arguments[1]:
         heavy |= {"rich", "nox"}
     assert not imported & heavy
+
+
+def test_a_saved_list_is_judged_without_an_engine(tmp_path):
+    """No process, no network: neither mcp nor docker, nor what talks HTTP or rewrites TOML."""
+    (tmp_path / "tools.json").write_text('{"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}')
+    command = [sys.executable, "-X", "importtime", "-m", "harness", "tools", "check", "tools.json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "harness.findings.toolfile" in imported
+    assert not imported & {"mcp", "docker", "httpx2", "tomlkit", "pydantic", "rich", "anyio", "requests"}
 
 
 def test_every_public_list_is_sorted_and_true():

@@ -21,6 +21,7 @@ from harness.config.values import (
     texts,
     unknown_placeholders,
 )
+from harness.model.choices import EMBEDDED
 from harness.model.plan import (
     BackendSpec,
     EmbeddedSpec,
@@ -31,10 +32,9 @@ from harness.model.plan import (
     VersionSpec,
 )
 
-__all__ = ["EMBEDDED", "FILE", "Shelf", "read_backend"]
+__all__ = ["FILE", "Shelf", "read_backend"]
 
 FILE = "backend.toml"
-EMBEDDED = "embedded"  # the version of every backend in its process form
 
 
 class Shelf:
@@ -59,6 +59,11 @@ class Shelf:
                 if key not in self._read:
                     self._read[key] = read_backend(self._files, folder)
                 return self._read[key]
+        return self.names(root)
+
+    def names(self, root: FilePath) -> list[str]:
+        """The names of all backends that a project can use."""
+        shelves = (root / "backends", *self._catalogue)
         return sorted({file.parent.name for shelf in shelves for file in shelf.glob(f"*/{FILE}")})
 
 

@@ -22,7 +22,8 @@ FILE = "exemptions.toml"
 LONG_FORM = ("reason", "backend", "expires", "owner", "issue")
 
 _CHECK = re.compile(r"[a-z][a-z0-9-]*(/[a-z0-9][a-z0-9-]*)?\Z")
-_BACKEND = re.compile(r"[a-z0-9][a-z0-9_.-]*(@[A-Za-z0-9_.-]+)?\Z")
+_PART = r"(?:[A-Za-z0-9_-]+=)?[a-z0-9][a-z0-9_.-]*(?:@[A-Za-z0-9_.-]+)?"  # a role is named where two have one backend
+_BACKEND = re.compile(rf"{_PART}(?:\+{_PART})*\Z")
 
 
 def read_exemptions(path: FilePath, *, base: FilePath) -> tuple[ExemptionSpec, ...]:
@@ -122,7 +123,7 @@ def _entry(document: Document, path: tuple[str, str, str], value: Any) -> Iterat
         problems.append(f"{said}; say in a sentence why it cannot be exercised")
     for name in texts(settings.get("backend")):
         if name and not _BACKEND.match(name):
-            problems.append(f"backend: {quoted(name)} is neither name nor name@version")
+            problems.append(f"backend: {quoted(name)} is neither name nor name@version, nor several joined by '+'")
     yield ExemptionSpec(
         server=server,
         check=check,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from harness.config.problems import ConfigProblems, Problem
 from harness.config.project import Reading, read_project
 from harness.config.toml import Files
 from harness.config.values import fold
-from harness.errors import NothingSelected
+from harness.errors import HarnessError, NothingSelected
 from harness.model.plan import BackendSpec, ExemptionSpec, Place, ProjectSpec
 
-__all__ = ["Loaded", "load", "load_backend"]
+__all__ = ["Loaded", "load", "load_backend", "load_healthy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +32,16 @@ class Loaded:
         exemption_files: Names of these files, as messages call them.
         neighbours: Servers that a rollout.toml beside such a file lists, but for those of `projects`: the file
             speaks of them too.
+        broken: Names of the servers whose files have problems, where the others are taken all the same.
+        nameless: Whether the name of such a server is not known: its file cannot be read.
     """
 
     projects: tuple[ProjectSpec, ...]
     exemptions: tuple[ExemptionSpec, ...]
     exemption_files: tuple[str, ...]
     neighbours: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    nameless: bool = False
 
 
 def load(
@@ -104,6 +108,49 @@ def load(
     )
 
 
+def load_healthy(
+    paths: Sequence[Path], *, base: Path, catalogue: Sequence[Path], exemptions_beside: Path | None = None
+) -> tuple[Loaded, ConfigProblems | None]:
+    """As `load`, but projects whose files are in order are taken though others are not.
+
+    Returns:
+        What the healthy projects say, and every problem of the others, None without any.
+    Raises:
+        ConfigProblems: No project is healthy, or what is wrong is between them: two servers of one name.
+        NothingSelected: As `load`.
+    """
+
+    def read(some: Sequence[Path]) -> Loaded:
+        return load(some, base=base, catalogue=catalogue, exemptions_beside=exemptions_beside)
+
+    try:
+        return read(paths), None
+    except ConfigProblems as error:
+        problems = error
+    healthy: list[Path] = []
+    names: list[str | None] = []
+    for path in paths:
+        try:
+            read([path])
+        except HarnessError:
+            names.append(_name_in(path))
+        else:
+            healthy.append(path)
+    try:
+        loaded = read(healthy) if healthy and names else None
+    except HarnessError:
+        loaded = None
+    if loaded is None:
+        raise problems
+    broken = {name for name in names if name is not None}
+    return replace(
+        loaded,
+        neighbours=tuple(sorted({*loaded.neighbours, *broken})),
+        broken=tuple(sorted(broken)),
+        nameless=None in names,
+    ), problems
+
+
 def load_backend(folder: Path, *, base: Path) -> BackendSpec:
     """The backend in one folder.
 
@@ -125,6 +172,13 @@ def _listed(folder: Path) -> Iterator[str]:
             server = _toml(folder / path / project_files.FILE).get("server")
             if isinstance(server, dict) and isinstance(server.get("name"), str):
                 yield server["name"]
+
+
+def _name_in(path: Path) -> str | None:
+    """Name of the server in a harness.toml, or in a folder with one, if it can be read at all."""
+    server = _toml(path / project_files.FILE if path.is_dir() else path).get("server")
+    name = server.get("name") if isinstance(server, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -176,6 +230,4 @@ def _exemptions_of(reading: Reading, root: Path, beside: Path | None) -> Path | 
 
 
 def _with_exemptions(project: ProjectSpec, file: Path | None) -> ProjectSpec:
-    from dataclasses import replace
-
     return replace(project, exemptions_file=file.absolute() if file is not None else None)

@@ -9,15 +9,15 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.config.backend import EMBEDDED
 from harness.config.load import Loaded
 from harness.config.problems import did_you_mean, quoted
 from harness.errors import ConfigError, NothingSelected
+from harness.model.choices import cell_label, cell_names, choices_of
 from harness.model.plan import (
     ERAS,
     BackendSpec,
@@ -29,15 +29,13 @@ from harness.model.plan import (
     ProfileSpec,
     ProjectSpec,
     RoleChoice,
-    RoleSpec,
     Run,
     RunKey,
     Runtime,
 )
 
-__all__ = ["NO_BACKEND", "Selection", "cell_label", "make_plan", "matcher"]
+__all__ = ["Selection", "make_plan", "matcher"]
 
-NO_BACKEND = "none"
 FINGERPRINT_CHARACTERS = 16
 MAX_NESTING = 50
 
@@ -75,7 +73,10 @@ def make_plan(
     """
     projects = loaded.projects
     _refuse_nothing(projects)
-    choices = {project.server.name: _choices(project, runtimes) for project in projects}
+    choices = {
+        project.server.name: choices_of(project.roles, project.backends, runtimes.get(project.server.name, "docker"))
+        for project in projects
+    }
     _refuse_unknown(projects, choices, selection)
     wanted = matcher(selection.cases)
     contents = functools.cache(_folder_contents)
@@ -89,11 +90,11 @@ def make_plan(
             label = cell_label(roles)
             runs: list[Run] = []
             for era, profile in itertools.product(project.server.eras or ERAS, project.profiles):
-                cases = _cases(project, profile)
+                cases = _cases(project, profile, roles)
                 selected = tuple(name for name in map(_case_name, cases) if wanted(f"{server}/{name}"))
                 chosen = (
                     (not selection.servers or server in selection.servers)
-                    and (not selection.backends or any(_is_meant(name, roles) for name in selection.backends))
+                    and (not selection.backends or any(name in cell_names(roles) for name in selection.backends))
                     and (not selection.eras or era in selection.eras)
                     and (not selection.profiles or profile.name in selection.profiles)
                     and (bool(selected) or not cases)
@@ -131,7 +132,11 @@ def make_plan(
         projects=tuple(project for project in projects if project.server.name in used),
         cells=tuple(cells),
         # the entries of servers that are known and not of this run are somebody else's matter
-        exemptions=tuple(entry for entry in loaded.exemptions if entry.server in used or entry.server not in known),
+        exemptions=tuple(
+            entry
+            for entry in loaded.exemptions
+            if entry.server in used or not (entry.server in known or loaded.nameless)
+        ),
         servers=known,
         partial=left_out,
         notes=tuple(notes),
@@ -151,58 +156,23 @@ def _refuse_nothing(projects: Sequence[ProjectSpec]) -> None:
     )
 
 
-# --- cells --------------------------------------------------------------------------------------
-
-
-def _choices(project: ProjectSpec, runtimes: Mapping[str, Runtime]) -> list[tuple[RoleChoice, ...]]:
-    runtime = runtimes.get(project.server.name, "docker")
-    return list(itertools.product(*(tuple(_role_choices(project, role, runtime)) for role in project.roles)))
-
-
-def _role_choices(project: ProjectSpec, role: RoleSpec, runtime: Runtime) -> Iterator[RoleChoice]:
-    for name in role.use:
-        backend = project.backends[name]
-        if runtime == "process":
-            versions: Iterable[str] = (EMBEDDED,)
-        elif role.versions:
-            versions = [version for version in role.versions if version in backend.versions]
-        else:
-            versions = (backend.default or EMBEDDED,)
-        for version in versions:
-            yield RoleChoice(role=role.role, backend=name, version=version)
-
-
-def cell_label(roles: Sequence[RoleChoice]) -> str:
-    """How reports and exemptions call a choice of backends."""
-    return "+".join(_part(choice, roles) for choice in roles) or NO_BACKEND
-
-
-def _part(choice: RoleChoice, roles: Sequence[RoleChoice]) -> str:
-    shared = sum(other.backend == choice.backend for other in roles) > 1
-    return f"{choice.role}={choice.label}" if shared else choice.label
-
-
-def _names(roles: Sequence[RoleChoice]) -> Iterator[str]:
-    """Everything by which a selection can mean this choice."""
-    yield cell_label(roles)
-    for choice in roles:
-        yield from (choice.label, choice.backend, _part(choice, roles))
-
-
-def _is_meant(name: str, roles: Sequence[RoleChoice]) -> bool:
-    return name in _names(roles)
-
-
 # --- cases --------------------------------------------------------------------------------------
 
 
-def _cases(project: ProjectSpec, profile: ProfileSpec) -> tuple[tuple[str, CaseSpec], ...]:
-    """The cases that run in a profile: those that name it, and in the first profile those that name none."""
+def _cases(project: ProjectSpec, profile: ProfileSpec, roles: Sequence[RoleChoice]) -> tuple[tuple[str, CaseSpec], ...]:
+    """The cases that run with a choice of backends in a profile.
+
+    That is in the profiles that a case names, without any in the first one, and with the backends that it names,
+    without any with each.
+    """
     default = project.profiles[0].name
+    names = frozenset(cell_names(roles))
     out = []
     for suite in project.suites:
         for case in suite.cases:
             named = case.profiles if case.profiles is not None else suite.profiles
+            if case.backends is not None and names.isdisjoint(case.backends):
+                continue
             if profile.name in (named if named is not None else (default,)):
                 out.append((suite.id, case))
     return tuple(out)
@@ -220,7 +190,7 @@ def _refuse_unknown(
     choices: Mapping[str, Sequence[tuple[RoleChoice, ...]]],
     selection: Selection,
 ) -> None:
-    backends = {name for cells in choices.values() for roles in cells for name in _names(roles)}
+    backends = {name for cells in choices.values() for roles in cells for name in cell_names(roles)}
     axes: tuple[tuple[str, tuple[str, ...], Iterable[str]], ...] = (
         ("server", selection.servers, [project.server.name for project in projects]),
         ("backend", selection.backends, backends),

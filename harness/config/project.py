@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -27,7 +28,8 @@ from harness.config.values import (
     texts,
     unknown_placeholders,
 )
-from harness.model.checks import OFF_BY_DEFAULT
+from harness.model.checks import CHECKS, OFF_BY_DEFAULT, family_of
+from harness.model.choices import cell_names, known_choices
 from harness.model.contract import Contract
 from harness.model.plan import (
     CALL_TIMEOUT_S,
@@ -39,6 +41,7 @@ from harness.model.plan import (
     Place,
     ProfileSpec,
     ProjectSpec,
+    RoleChoice,
     RoleSpec,
     ServerSpec,
     SuiteSpec,
@@ -48,6 +51,7 @@ __all__ = ["FILE", "Reading", "read_project"]
 
 FILE = "harness.toml"
 MAX_SUITE_FILES = 1000
+MAX_CELLS = 10_000  # beyond that the names of a case's backends are not looked up
 
 _PYTHONS = re.compile(r"(?:pip|python)[0-9.]*\Z|uv\Z")
 _SHELL = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"})
@@ -94,11 +98,17 @@ def read_project(files: Files, path: FilePath, shelf: Shelf, *, contracts: bool 
     files.add(*check(document, "harness"))
     roles = _roles(files, document, shelf, root)
     files.add(*_server_problems(document, roles))
+    files.add(*_check_problems(document))
     profiles = tuple(_profile_names(files, document))
     documents, unmatched = _suite_documents(files, document, root)
-    suites = _suites(
-        files, documents, Around(profiles=profiles, judge=lambda name, captured: _scope(roles, captured).judge(name))
+    specs = _role_specs(document)
+    cells = _cells(specs, roles)
+    around = Around(
+        profiles=profiles,
+        backends=frozenset(name for cell in cells for name in cell_names(cell) if cell) if cells is not None else None,
+        judge=lambda name, captured, bound: _scope(_filled(roles, cells, bound), captured).judge(name),
     )
+    suites = _suites(files, documents, around)
     name = text(table(data.get("server")).get("name"))
     exemptions = _exemptions(files, document, root)
     contract = _contract(files, document, root, name) if contracts else None
@@ -158,6 +168,44 @@ def _version_problems(document: Document, path: Path, versions: list[str], role:
         if versions and not set(versions) & set(backend.versions) and set(versions) <= set(known):
             hint = did_you_mean(versions[0], backend.versions, what=f"versions of {backend.name}")
             yield document.problem(path, f"none of these is a version of {backend.name}", hint)
+
+
+def _role_specs(document: Document) -> tuple[RoleSpec, ...]:
+    return tuple(
+        RoleSpec(
+            role=role,
+            use=tuple(texts(table(value).get("use"))),
+            versions=tuple(texts(table(value).get("versions"))),
+            place=document.place(("backends", role)),
+        )
+        for role, value in table(document.data.get("backends")).items()
+    )
+
+
+def _backends(roles: Mapping[str, _Role]) -> dict[str, BackendSpec]:
+    return {backend.name: backend for role in roles.values() for backend in role.backends}
+
+
+def _cells(specs: Sequence[RoleSpec], roles: Mapping[str, _Role]) -> list[tuple[RoleChoice, ...]] | None:
+    """What a case may be bound to; None where that is not known: a backend has problems, or there are far too many."""
+    many = math.prod(len(spec.use) * max(1, len(spec.versions)) for spec in specs) > MAX_CELLS
+    if many or not all(role.all for role in roles.values()):
+        return None
+    return known_choices(specs, _backends(roles))
+
+
+def _filled(
+    roles: Mapping[str, _Role], cells: Sequence[tuple[RoleChoice, ...]] | None, bound: frozenset[str]
+) -> Mapping[str, _Role]:
+    """The roles as they are filled where a case runs that is bound to backends."""
+    meant = {choice for cell in cells or () if not bound.isdisjoint(cell_names(cell)) for choice in cell}
+    if not meant:
+        return roles
+    pairs = {(choice.role, choice.backend) for choice in meant}
+    return {
+        role: replace(found, backends=tuple(item for item in found.backends if (role, item.name) in pairs))
+        for role, found in roles.items()
+    }
 
 
 def _scope(roles: Mapping[str, _Role], captured: frozenset[str] | None) -> Scope:
@@ -374,31 +422,54 @@ def _build(
             start_timeout_s=float(server.get("start_timeout_s", START_TIMEOUT_S)),
             reads_dotenv=bool(server.get("reads_dotenv", True)),
         ),
-        roles=tuple(
-            RoleSpec(
-                role=role,
-                use=tuple(texts(value["use"])),
-                versions=tuple(value.get("versions", ())),
-                place=document.place(("backends", role)),
-            )
-            for role, value in data.get("backends", {}).items()
-        ),
-        backends={backend.name: backend for role in roles.values() for backend in role.backends},
+        roles=_role_specs(document),
+        backends=_backends(roles),
         profiles=tuple(
             ProfileSpec(name=name, elicit=value.get("elicit"), env=dict(value.get("env", {})))
             for name, value in data.get("profiles", {}).items()
         )
         or (ProfileSpec(name="plain"),),
         suites=suites,
-        checks=CheckSettings(
-            exercised=data.get("checks", {}).get("exercised", "succeeded"),
-            lowered=tuple(
-                LoweredSpec(family=family, to=level, place=document.place(("checks", family)))
-                for family, level in data.get("checks", {}).items()
-                if family != "exercised" and level != ("off" if family in OFF_BY_DEFAULT else "error")
-            ),
-        ),
+        checks=_checks(document),
         exemptions_file=exemptions,
         contract_file=root / data["contract"] if "contract" in data else None,
         contract=contract,
+        server_line=document.place(("server",)).line,
+    )
+
+
+# --- [checks] -----------------------------------------------------------------------------------
+
+_OWN_GRAMMAR = ("exercised", "parameters", "tokens")  # keys whose values are no levels
+_CHECK_ID = re.compile(r"[a-z]+(?:-[a-z]+)*/[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+_FIXED = ("exemption", "exercised")  # families whose checks have no level of their own
+
+
+def _check_problems(document: Document) -> Iterator[Problem]:
+    """Keys that look like the id of a check and are none that has a level."""
+    known = [check for check in CHECKS if family_of(check) not in _FIXED]
+    for key in table(document.data.get("checks")):
+        if not _CHECK_ID.match(key) or key in known:  # what is no id at all has been told: an unknown key
+            continue
+        if key in CHECKS:
+            yield document.problem(("checks", key), f"{quoted(key)} has no level of its own; it always counts")
+        else:
+            siblings = [check for check in known if family_of(check) == family_of(key)]
+            yield document.problem(
+                ("checks", key), f"there is no check {quoted(key)}", did_you_mean(key, siblings or known)
+            )
+
+
+def _checks(document: Document) -> CheckSettings:
+    data = table(document.data.get("checks"))
+    return CheckSettings(
+        exercised=data.get("exercised", "succeeded"),
+        parameters=data.get("parameters", "report"),
+        tokens=data.get("tokens"),
+        places={key: document.place(("checks", key)) for key in ("parameters", "tokens") if key in data},
+        lowered=tuple(
+            LoweredSpec(family=key, to=level, place=document.place(("checks", key)))
+            for key, level in data.items()
+            if key not in _OWN_GRAMMAR and ("/" in key or level != ("off" if key in OFF_BY_DEFAULT else "error"))
+        ),
     )

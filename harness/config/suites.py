@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,14 @@ class Around:
 
     Attributes:
         profiles: Names of the project's profiles; None where they are not known because of other problems.
-        judge: Message and hint for a placeholder that has no value, given the captured names so far.
+        backends: Every name by which the project's choices of backends go; None where they are not known.
+        judge: Message and hint for a placeholder that has no value, given the captured names so far and the backends
+            that the case is bound to (none: any).
     """
 
     profiles: Sequence[str] | None
-    judge: Callable[[str, frozenset[str]], tuple[str, str] | None]
+    backends: Collection[str] | None
+    judge: Callable[[str, frozenset[str], frozenset[str]], tuple[str, str] | None]
 
 
 def suite_problems(document: Document, around: Around) -> list[Problem]:
@@ -40,6 +43,7 @@ def suite_problems(document: Document, around: Around) -> list[Problem]:
 def _problems(document: Document, around: Around) -> Iterator[Problem]:
     data = document.data
     yield from _profile_problems(document, ("profiles",), data.get("profiles"), around)
+    yield from _backend_problems(document, ("backend",), data.get("backend"), around)
     seen: dict[str, tuple[str, Path]] = {}
     for index, value in enumerate(items(data.get("case"))):
         case, path = table(value), ("case", index)
@@ -52,11 +56,13 @@ def _problems(document: Document, around: Around) -> Iterator[Problem]:
                 yield document.problem((*path, "id"), said, hint)
             seen.setdefault(fold(name), (name, (*path, "id")))
         yield from _profile_problems(document, (*path, "profiles"), case.get("profiles"), around)
+        yield from _backend_problems(document, (*path, "backend"), case.get("backend"), around)
         captured: frozenset[str] = frozenset()
+        bound = frozenset(texts(case["backend"] if "backend" in case else data.get("backend")))
         for key in ("step", "cleanup"):
             for number, step in enumerate(items(case.get(key))):
                 where = (*path, key, number)
-                yield from _step_problems(document, where, table(step), captured, around)
+                yield from _step_problems(document, where, table(step), captured, bound, around)
                 captured |= frozenset(table(table(step).get("capture")))
 
 
@@ -69,12 +75,27 @@ def _profile_problems(document: Document, path: Path, value: Any, around: Around
             yield document.problem((*path, index), f"there is no profile {quoted(name)}", hint)
 
 
+def _backend_problems(document: Document, path: Path, value: Any, around: Around) -> Iterator[Problem]:
+    if around.backends is None:
+        return
+    for index, name in enumerate([value] if isinstance(value, str) else items(value)):
+        if isinstance(name, str) and name and name not in around.backends:
+            where = path if isinstance(value, str) else (*path, index)
+            hint = did_you_mean(name, around.backends) if around.backends else "harness.toml names no backends"
+            yield document.problem(where, f"no run has the backend {quoted(name)}", hint)
+
+
 def _step_problems(
-    document: Document, path: Path, step: Mapping[str, Any], captured: frozenset[str], around: Around
+    document: Document,
+    path: Path,
+    step: Mapping[str, Any],
+    captured: frozenset[str],
+    bound: frozenset[str],
+    around: Around,
 ) -> Iterator[Problem]:
     expect = table(step.get("expect"))
     resolved = {key: step[key] for key in (*ACTIONS, "arguments", "expect") if key in step}
-    yield from unknown_placeholders(document, path, resolved, lambda name: around.judge(name, captured))
+    yield from unknown_placeholders(document, path, resolved, lambda name: around.judge(name, captured, bound))
     if "read_resource" in step and "arguments" in step:
         yield document.problem((*path, "arguments"), "reading a resource takes no arguments", "put them into the URI")
     if expect.get("is_error") is False and "code" in expect:
@@ -104,16 +125,19 @@ def _is_schema(value: Any) -> bool:
 def build_suite(document: Document) -> SuiteSpec:
     """The suite in a file without problems."""
     data = document.data
+    inherited = {"backend": data["backend"]} if "backend" in data else {}
     return SuiteSpec(
         id=data["id"],
         place=document.place(),
-        profiles=_names(data),
-        cases=tuple(_case(document, ("case", index), value) for index, value in enumerate(data.get("case", []))),
+        profiles=_names(data, "profiles"),
+        cases=tuple(
+            _case(document, ("case", index), {**inherited, **value}) for index, value in enumerate(data.get("case", []))
+        ),
     )
 
 
-def _names(data: Mapping[str, Any]) -> tuple[str, ...] | None:
-    return tuple(texts(data["profiles"])) if "profiles" in data else None
+def _names(data: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    return tuple(texts(data[key])) if key in data else None
 
 
 def _case(document: Document, path: Path, value: Mapping[str, Any]) -> CaseSpec:
@@ -124,7 +148,8 @@ def _case(document: Document, path: Path, value: Mapping[str, Any]) -> CaseSpec:
         cleanup=tuple(
             _step(document, (*path, "cleanup", index), step) for index, step in enumerate(value.get("cleanup", []))
         ),
-        profiles=_names(value),
+        profiles=_names(value, "profiles"),
+        backends=_names(value, "backend"),
         timeout_s=_seconds(value),
     )
 

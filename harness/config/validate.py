@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
@@ -96,8 +97,9 @@ def violations(schema: Mapping[str, Any], data: Any) -> Iterator[tuple[Path, boo
 
 def _unknown_keys(error: Any, path: Path, root: Mapping[str, Any]) -> Iterator[tuple[Path, bool, str, str]]:
     known = error.schema.get("properties", {})
+    patterns = error.schema.get("patternProperties", {})
     for key, value in error.instance.items():
-        if key in known:
+        if key in known or any(re.search(pattern, key) for pattern in patterns):
             continue
         hint = did_you_mean(key, known)
         elsewhere = _tables_with(key, root)

@@ -2,6 +2,9 @@
 
 State: `<state>/builds/<fingerprint>/{venv, build.log, done.json}` and `<state>/builds/current`, the fingerprint of the
 build whose files stand in the working tree (node_modules, dist …); those can be there for one state at a time.
+
+A build that a CI cache restored is reused if it lies where it was made (virtual environments cannot be moved) and
+what it left in the working tree was restored with it. Files are compared by content: their times are the checkout's.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ __all__ = ["BUILD_TIMEOUT_S", "LOG_LINES", "Built", "build", "fingerprint", "las
 
 BUILD_TIMEOUT_S = 1800.0
 KILL_AFTER_S = 3.0
+NEW = "there is none of this state"
 LOG_LINES = 40
 LOG_REASONS = 10
 LOG_READ_BYTES = 1024 * 1024
@@ -174,26 +178,30 @@ def _sources(root: Path, ours: set[str]) -> bytes:
 
 def _source_files(root: Path) -> set[str]:
     """Tracked and untracked files that git does not ignore; without git, all but the folders that builds make."""
+    if names := _git(root, "--cached", "--others", "--exclude-standard"):
+        return {name for name in names if not name.startswith(".rollcall/")}
+    out: set[str] = set()
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name not in NOT_SOURCES]
+        out.update(os.path.relpath(os.path.join(folder, name), root) for name in files)
+    return out
+
+
+def _git(root: Path, *what: str) -> set[str] | None:
+    """The names that `git ls-files` gives for a folder, relative to it; None without git or outside a repository."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            ["git", "-C", str(root), "ls-files", "-z", *what],
             capture_output=True,
             timeout=60,
             stdin=subprocess.DEVNULL,
             env=env,
             check=False,
         )
-        if done.returncode == 0 and done.stdout:
-            names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
-            return {name for name in names if not name.startswith(".rollcall/")}
     except (OSError, subprocess.TimeoutExpired):
-        pass
-    out: set[str] = set()
-    for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in NOT_SOURCES]
-        out.update(os.path.relpath(os.path.join(folder, name), root) for name in files)
-    return out
+        return None
+    return {os.fsdecode(name) for name in done.stdout.split(b"\0") if name} if done.returncode == 0 else None
 
 
 async def build(project: ProjectSpec, *, state: Path, scope: Scope, progress: Progress, force: bool = False) -> Built:
@@ -215,9 +223,13 @@ async def build(project: ProjectSpec, *, state: Path, scope: Scope, progress: Pr
     builds.mkdir(parents=True, exist_ok=True)
     async with _locked(builds / "lock", progress, server.name):
         built = Built(fingerprint=mark, bin=folder / "venv" / "bin" if server.venv else None, log=folder / "build.log")
-        if not force and _is_done(builds, mark, project):
-            progress.note(server.name, "build: nothing has changed, reused")
-            return built
+        if not force:
+            why = _why_not(builds, mark, project)
+            if not why:
+                progress.note(server.name, "build: nothing has changed, reused")
+                return built
+            if why != NEW:
+                progress.note(server.name, f"build: made again, {why}")
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
         folder.mkdir()
         with suppress(FileNotFoundError):
@@ -225,7 +237,7 @@ async def build(project: ProjectSpec, *, state: Path, scope: Scope, progress: Pr
         with stage(progress, server.name, "build"):
             await _build(project, folder, scope)
         _check_command(project, built)
-        done = {"artefacts": _artefacts(project)}
+        done = {"place": _place(folder), "artefacts": _artefacts(project), "left": _left_behind(project)}
         _write(folder / "done.json", json.dumps(done))
         _write(builds / "current", mark)
         _remove_old(builds, mark)
@@ -282,7 +294,7 @@ async def _run(
         with anyio.fail_after(BUILD_TIMEOUT_S):
             code = await run_logged(command, cwd=cwd, env=env, log=log)
     except TimeoutError:
-        tail = masker.text(last_lines(Path(log.name), began))
+        tail = last_lines(Path(log.name), began, masker=masker)
         raise BuildError(
             f"build command took over {BUILD_TIMEOUT_S:g} s: {shown}", hint=hint, log=tail, server=server
         ) from None
@@ -293,7 +305,7 @@ async def _run(
             server=server,
         ) from error
     if code != 0:
-        tail = masker.text(last_lines(Path(log.name), began))
+        tail = last_lines(Path(log.name), began, masker=masker)
         remedy = _remedy(command, cwd)
         raise BuildError(
             f"build command ended with exit code {code}: {shown}",
@@ -360,12 +372,13 @@ def _alive(group: int) -> bool:
     return True
 
 
-def last_lines(path: Path, offset: int = 0, *, lines: int = LOG_LINES) -> str:
-    """The end of a log from an offset on; of what is cut away, the lines that speak of errors are kept."""
+def last_lines(path: Path, offset: int = 0, *, lines: int = LOG_LINES, masker: Masker | None = None) -> str:
+    """The end of a log from an offset on, masked; of what is cut away, the lines that speak of errors are kept."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(offset, size - LOG_READ_BYTES))
-        all_lines = file.read().decode("utf-8", "replace").splitlines()
+        data = file.read()
+    all_lines = (data if masker is None else masker.bytes(data)).decode("utf-8", "replace").splitlines()
     cut, kept = all_lines[:-lines], all_lines[-lines:]
     reasons = [line for line in cut if _REASON.search(line)][:LOG_REASONS]
     return "\n".join([*reasons, *(["…"] if cut else []), *kept])
@@ -390,20 +403,30 @@ async def _locked(path: Path, progress: Progress, subject: str) -> AsyncIterator
         yield
 
 
-def _is_done(builds: Path, mark: str, project: ProjectSpec) -> bool:
+def _why_not(builds: Path, mark: str, project: ProjectSpec) -> str:
+    """Why a build must be made, "" if the one that is there is whole."""
     try:
         done = json.loads((builds / mark / "done.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
+        place, artefacts, left = done["place"], done["artefacts"], done["left"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return NEW
+    if place != _place(builds / mark):
+        return f"it was made in {place}, and a build cannot be moved"
     if _touches_the_tree(project):
         try:
             if (builds / "current").read_text(encoding="utf-8") != mark:
-                return False
+                return "another state was built since then"
         except OSError:
-            return False
+            return "another build was begun since then"
+        if gone := [name for name in left if not (project.root / name).exists()]:
+            return f"what it left in the working tree is gone: {', '.join(gone)}"
     if project.server.venv and not (builds / mark / "venv" / "bin" / "python").exists():
-        return False
-    return bool(done.get("artefacts") == _artefacts(project))
+        return "the interpreter of its virtual environment is gone"
+    return "" if artefacts == _artefacts(project) else "what it made has changed since then"
+
+
+def _place(folder: Path) -> str:
+    return os.path.abspath(folder)
 
 
 def _touches_the_tree(project: ProjectSpec) -> bool:
@@ -415,16 +438,32 @@ def _touches_the_tree(project: ProjectSpec) -> bool:
 
 
 def _artefacts(project: ProjectSpec) -> list[list[object]]:
-    """What the build left in the tree, as far as the command shows it: path, size, time of change."""
-    names = [part for part in project.server.command if "${" not in part]
+    """What the build left in the tree, as far as the command shows it: path, size, content."""
+    values = {"repo": str(project.root)}
+    names = [expand(part, values) for part in project.server.command if set(names_in(part)) <= {"repo"}]
     out: list[list[object]] = []
     for name in [*names, "node_modules/.package-lock.json"]:
         path = project.root / project.server.cwd / name
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             if path.is_file():
                 stat = path.stat()
-                out.append([name, stat.st_size, stat.st_mtime_ns])
+                large = stat.st_size > HASH_LIMIT_BYTES
+                seen = str(stat.st_mtime_ns) if large else hashlib.sha256(path.read_bytes()).hexdigest()
+                out.append([name, stat.st_size, seen])
     return out
+
+
+def _left_behind(project: ProjectSpec) -> list[str]:
+    """What stands in the working tree that git ignores, a folder as one: node_modules, dist. Without git, nothing.
+
+    Names with a dot in front are caches of other tools, which come and go; but for a virtual environment.
+    """
+    found = _git(project.root, "--others", "--ignored", "--exclude-standard", "--directory")
+    return sorted(name for name in found or () if not any(map(_is_cache, Path(name).parts)))
+
+
+def _is_cache(name: str) -> bool:
+    return name == "__pycache__" or (name.startswith(".") and name != ".venv")
 
 
 def _check_command(project: ProjectSpec, built: Built) -> None:

@@ -106,7 +106,7 @@ async def client_pass(
     except Exception as error:
         with suppress(OSError):
             for leaf in iterate_errors(error):
-                recorder.add(Diagnostic, what="client-failed", detail=_text(leaf, named=True))
+                recorder.add(Diagnostic, what="client-failed", detail=_text(recorder, leaf, named=True))
     finally:
         with suppress(OSError), anyio.CancelScope(shield=True):
             if stdio is not None:
@@ -172,7 +172,7 @@ class _Look:
         try:
             self.sdk.check_discover(self.link.discovered)
         except ValueError as error:
-            self.recorder.add(Diagnostic, what="client-log", detail=f"server/discover: {_text(error)}")
+            self.recorder.add(Diagnostic, what="client-log", detail=f"server/discover: {_text(self.recorder, error)}")
 
     async def _lists(self, client: Client) -> None:
         declared = client.server_capabilities
@@ -220,7 +220,8 @@ class _Look:
         leaf = next(iterate_errors(error))
         if _is_ours(leaf):
             raise error
-        self.recorder.add(ClientSaw, action=action, body=Body(b""), error=type(leaf).__name__, detail=_text(leaf))
+        detail = _text(self.recorder, leaf)
+        self.recorder.add(ClientSaw, action=action, body=Body(b""), error=type(leaf).__name__, detail=detail)
 
     def _timed_out(self, action: str, seconds: float) -> None:
         detail = f"nothing came within {seconds:g} s"
@@ -272,7 +273,7 @@ class _Link:
             if label == "server/discover":
                 self.discovered = message.get("result")
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            self._feed.send_nowait(line)
+            self._feed.send_nowait(self._recorder.masked(line))  # its exceptions quote what they cut
 
     def write(self, line: bytes) -> None:
         """Sends one message of the client's.
@@ -372,7 +373,10 @@ class _Handler(logging.Handler):
         if self._left:
             self._left -= 1
             with suppress(OSError, ValueError):
-                self._recorder.add(Diagnostic, what="client-log", detail=record.getMessage()[:LOG_CHARS])
+                self._recorder.add(Diagnostic, what="client-log", detail=self._masked(record.getMessage())[:LOG_CHARS])
+
+    def _masked(self, text: str) -> str:
+        return str(self._recorder.masked_json(text))
 
 
 @contextmanager
@@ -404,12 +408,12 @@ def _is_ours(error: BaseException) -> bool:
     return last == "harness"
 
 
-def _text(error: BaseException, *, named: bool = False) -> str:
-    """An exception's text as its user sees it, without pydantic's advertisement, cut."""
+def _text(recorder: Recorder, error: BaseException, *, named: bool = False) -> str:
+    """An exception's text as its user sees it, without pydantic's advertisement, masked and cut."""
     lines = [line for line in str(error).splitlines() if "For further information visit" not in line]
     code = getattr(error, "code", None)
     text = "\n".join(lines) + (f" (code {code})" if isinstance(code, int) else "")
-    return f"{type(error).__name__ + ': ' if named else ''}{text}"[:DETAIL_CHARS]
+    return f"{type(error).__name__ + ': ' if named else ''}{recorder.masked_json(text)}"[:DETAIL_CHARS]
 
 
 def _json(value: Any) -> bytes:

@@ -232,10 +232,10 @@ class Embedded:
         probe: Probe
         if process.ready.exec is not None:
             argv = [expanded(part, values, where=where) for part in process.ready.exec]
-            probe = command_probe(argv, partial(_output, env=env, cwd=cwd))
+            probe = command_probe(argv, partial(_output, env=env, cwd=cwd), self._masker)
         else:
             try:
-                probe = network_probe(process.ready, addresses, values)
+                probe = network_probe(process.ready, addresses, values, self._masker)
             except UnknownPlaceholder as error:
                 raise StackError(f"{where}: ${{{error.args[0]}}} has no value") from None
             except KeyError as error:
@@ -255,7 +255,7 @@ class Embedded:
             return
         if waited.ended is not None:
             service.drain()
-            if _TAKEN.search(service.log.tail()):
+            if _TAKEN.search(service.log.tail(self._masker)):
                 raise _PortTaken("its port was taken by somebody else")
             raise self._failure(f"{waited.ended} after {waited.seconds:.1f} s", waited.observation)
         raise self._failure(f"was not ready within {process.ready_timeout_s:g} s", waited.observation)
@@ -285,7 +285,8 @@ class Embedded:
         code, text = await _output(argv, env=_environment(venv, folder), cwd=folder)
         found = re.search(process.version_matches or r"\d+(?:\.\d+)+", text)
         if code != 0 or found is None:
-            said = self._masker.text(f"`{' '.join(argv)}` ended with exit code {code}: {text[:200]!r}")
+            shown = f"{self._masker.text(text)[:200]!r}"
+            said = self._masker.text(f"`{' '.join(argv)}` ended with exit code {code}: {shown}")
             self._progress.note(self._subject, f"{self._role.label}: its version is unknown: {said}")
             return ""
         return found[1] if found.re.groups else found[0]
@@ -295,7 +296,9 @@ class Embedded:
         self._service.drain()
         last = f" Last seen: {observation}." if observation else ""
         now = self._service.ended() or "is alive"
-        return StackError(f"{self._role.label}: it {how}.{last} Its process {now}.", log=self._service.log.tail())
+        return StackError(
+            f"{self._role.label}: it {how}.{last} Its process {now}.", log=self._service.log.tail(self._masker)
+        )
 
     async def _logs(self) -> Mapping[str, bytes]:
         return {self._spec.name: self._service.log.data()} if self._service is not None else {}
@@ -342,9 +345,9 @@ class _Log:
             gap = f"\n[… {self._dropped} bytes left out …]\n".encode() if self._dropped else b""
             return bytes(self._head) + gap + b"".join(self._tail)
 
-    def tail(self) -> str:
-        """The last lines."""
-        text = self.data()[-65536:].decode("utf-8", "backslashreplace")
+    def tail(self, masker: Masker) -> str:
+        """The last lines, masked before they are cut."""
+        text = masker.bytes(self.data())[-65536:].decode("utf-8", "backslashreplace")
         return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
 
 

@@ -13,11 +13,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 
+from harness.errors import StackError
 from harness.model.plan import Plan, Run, RunKey, Runtime
 from harness.model.transcript import (
     BODIES_DIR,
@@ -35,6 +37,7 @@ from harness.model.transcript import (
 __all__ = [
     "KEPT_ATTEMPTS",
     "Attempt",
+    "EvidenceLost",
     "EvidenceSet",
     "encode_name",
     "newest_attempts",
@@ -48,6 +51,9 @@ __all__ = [
 
 LOGS_DIR = "logs"
 CLIENT_FILE = "client-1.jsonl"
+RESERVE_FILE = ".reserve"
+RESERVE_BYTES = 64 * 1024
+EVIDENCE_HINT = "make room there, or choose another place with --evidence DIR (and --out DIR, --state DIR for the rest)"
 KEPT_ATTEMPTS = 5  # finished ones of a run; older ones are removed
 MAX_NAME_CHARS = 150
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.@+=")
@@ -76,23 +82,47 @@ def run_folder(root: Path, key: RunKey) -> Path:
 def write_atomically(path: Path, data: bytes) -> None:
     """Writes a file so that it is there as a whole or not at all."""
     temporary = path.with_name(f".{path.name}.{token_hex(4)}")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+class EvidenceLost(StackError):
+    """What a run saw cannot be written: the disk is full, or the folder may not be written."""
+
+    def __init__(self, folder: Path, error: OSError) -> None:
+        super().__init__(f"the evidence in {folder} cannot be written: {error.strerror or error}", hint=EVIDENCE_HINT)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A new attempt of a run, while it is made."""
+    """A new attempt of a run, while it is made.
+
+    It holds back a little space, so that an attempt for whose transcript there is none left can still be finished.
+    """
 
     folder: Path
 
     @classmethod
     def create(cls, root: Path, key: RunKey) -> Attempt:
-        """Makes its folder, whose name sorts by time and is nobody else's."""
+        """Makes its folder, whose name sorts by time and is nobody else's.
+
+        Raises:
+            EvidenceLost: It cannot be made.
+        """
         parent = run_folder(root, key)
-        parent.mkdir(parents=True, exist_ok=True)
         folder = parent / f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%f')}-{token_hex(4)}"
-        folder.mkdir()
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+            (folder / RESERVE_FILE).write_bytes(b"\0" * RESERVE_BYTES)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise EvidenceLost(root, error) from error
         return cls(folder)
 
     def transcript(self, number: int) -> Path:
@@ -121,10 +151,18 @@ class Attempt:
             write_atomically(self.folder / LOGS_DIR / f"{encode_name(name)}.log", data)
 
     def finish(self, record: RunRecord) -> None:
-        """Writes run.json, then `done`: from now on the attempt counts."""
+        """Writes run.json, then `done`: from now on the attempt counts.
+
+        Raises:
+            EvidenceLost: It cannot be written, and never will count.
+        """
         text = json.dumps(record_to_json(record), ensure_ascii=False, indent=1, sort_keys=True)
-        write_atomically(self.folder / RUN_FILE, text.encode("utf-8", "backslashreplace") + b"\n")
-        write_atomically(self.folder / DONE_FILE, b"")
+        try:
+            (self.folder / RESERVE_FILE).unlink(missing_ok=True)
+            write_atomically(self.folder / RUN_FILE, text.encode("utf-8", "backslashreplace") + b"\n")
+            write_atomically(self.folder / DONE_FILE, b"")
+        except OSError as error:
+            raise EvidenceLost(self.folder.parent, error) from error
         for folder in _attempts(self.folder.parent)[KEPT_ATTEMPTS:]:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -101,7 +101,15 @@ async def request(
                 sock.shutdown(socket.SHUT_RDWR)
 
 
-async def exchange(host: str, port: int, *, send: bytes, expect: bytes, timeout_s: float) -> bytes:
+async def exchange(
+    host: str,
+    port: int,
+    *,
+    send: bytes,
+    expect: bytes,
+    timeout_s: float,
+    mask: Callable[[bytes], bytes] = bytes,
+) -> bytes:
     """Connects, sends, and reads until the expected bytes came.
 
     Returns:
@@ -129,7 +137,7 @@ async def exchange(host: str, port: int, *, send: bytes, expect: bytes, timeout_
         refused = any(isinstance(cause, ConnectionRefusedError) for cause in iterate_errors(error.__cause__ or error))
         raise Unreachable("connection refused" if refused else f"no connection: {error}") from None
     if expect not in got:
-        raise Unreachable(f"answered {_shown(bytes(got))}, expected {_shown(expect)}")
+        raise Unreachable(f"answered {_shown(mask(bytes(got)))}, expected {_shown(mask(expect))}")
     return bytes(got)
 
 

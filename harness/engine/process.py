@@ -43,7 +43,6 @@ TERM_S = 3.0
 KILL_S = 5.0
 ORPHAN_GRACE_S = 0.5  # a child that ends a moment after its parent is no orphan
 POLL_S = 0.03
-COMMAND_CHARS = 500
 
 EndedBy = Literal["itself", "stdin-close", "term", "kill"]
 
@@ -384,4 +383,4 @@ def _command(pid: int) -> str:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return ""
-    return raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")[:COMMAND_CHARS]
+    return raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")

@@ -98,11 +98,11 @@ async def provision(
         known = {**values, **got}
         try:
             with anyio.fail_after(step.timeout_s):
-                document = await _take(step, known, targets, where, execute)
+                document = await _take(step, known, targets, where, execute, masker)
         except TimeoutError:
             raise StackError(f"{where} had not ended after {step.timeout_s:g} s") from None
         for name, pointer in step.capture.items():
-            value = _captured(document, pointer, where=f"{where}: capture {name}")
+            value = _captured(document, pointer, masker, where=f"{where}: capture {name}")
             if name in hidden:
                 masker.add(value)
             got[f"provisioned.{name}"] = value
@@ -115,6 +115,7 @@ async def _take(
     targets: Sequence[tuple[str, int]],
     where: str,
     execute: Execute | None,
+    masker: Masker,
 ) -> str:
     if step.exec is not None:
         argv = [expanded(part, values, where=where) for part in step.exec]
@@ -126,7 +127,7 @@ async def _take(
         code, out, err = await execute(step.service, argv)
         if code != 0:
             log = "\n".join(data.decode("utf-8", "backslashreplace").strip() for data in (out, err) if data.strip())
-            raise StackError(f"{where}: {' '.join(argv)} ended with exit code {code}", log=log[-8000:])
+            raise StackError(f"{where}: {' '.join(argv)} ended with exit code {code}", log=masker.text(log)[-8000:])
         return out.decode("utf-8", "backslashreplace")
     assert step.url is not None
     url = expanded(step.url, values, where=where)
@@ -147,20 +148,22 @@ async def _take(
         expected = " or ".join(map(str, step.status))
         raise StackError(
             f"{where}: {step.method} {url} was answered with status {answer.status}, expected {expected}",
-            log=answer.text[:8000],
+            log=masker.text(answer.text)[:8000],
         )
     return answer.text
 
 
-def _captured(text: str, pointer: str, *, where: str) -> str:
+def _captured(text: str, pointer: str, masker: Masker, *, where: str) -> str:
     if pointer == "":
         return text.rstrip("\r\n")
     try:
         value = resolve_pointer(json.loads(text), pointer)
     except ValueError:
-        raise StackError(f"{where}: the answer is not JSON", log=text[:8000]) from None
+        raise StackError(f"{where}: the answer is not JSON", log=masker.text(text)[:8000]) from None
     except Missing:
-        raise StackError(f"{where}: there is nothing at {pointer} in the answer", log=text[:8000]) from None
+        raise StackError(
+            f"{where}: there is nothing at {pointer} in the answer", log=masker.text(text)[:8000]
+        ) from None
     return value if isinstance(value, str) else json.dumps(value)
 
 

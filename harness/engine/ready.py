@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import anyio
 
 from harness.engine import loopback
+from harness.engine.mask import Masker
 from harness.model.placeholders import expand
 from harness.model.plan import ReadySpec
 
@@ -28,6 +29,7 @@ __all__ = [
 EVERY_S = 0.2
 PASSES = 2
 PROBE_TIMEOUT_S = 5.0
+_NO_SECRETS = Masker()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +95,24 @@ async def wait_ready(
     return Waited(ready=ready and ended is None, observation=last, ended=ended, seconds=time.monotonic() - began)
 
 
-def network_probe(spec: ReadySpec, addresses: Mapping[str, tuple[str, int]], values: Mapping[str, str]) -> Probe:
+def network_probe(
+    spec: ReadySpec,
+    addresses: Mapping[str, tuple[str, int]],
+    values: Mapping[str, str],
+    masker: Masker = _NO_SECRETS,
+) -> Probe:
     """The probe of an `http` or `tcp` check.
 
     Args:
         addresses: Port name -> address.
         values: For the placeholders in the check.
+        masker: What is quoted is masked before it is cut.
     Raises:
         UnknownPlaceholder: One of them has no value.
         LookupError: It names no port that there is.
     """
     if spec.http is not None:
-        return _http_probe(spec, addresses[spec.http], values)
+        return _http_probe(spec, addresses[spec.http], values, masker)
     assert spec.tcp is not None
     host, port = addresses[spec.tcp]
     send = expand(spec.send or "", values).encode()
@@ -112,7 +120,9 @@ def network_probe(spec: ReadySpec, addresses: Mapping[str, tuple[str, int]], val
 
     async def probe() -> Observation:
         try:
-            got = await loopback.exchange(host, port, send=send, expect=expect, timeout_s=PROBE_TIMEOUT_S - 1)
+            got = await loopback.exchange(
+                host, port, send=send, expect=expect, timeout_s=PROBE_TIMEOUT_S - 1, mask=masker.bytes
+            )
         except loopback.Unreachable as error:
             return Observation(False, f"{host}:{port}: {error}")
         return Observation(True, f"{host}:{port} answered ({len(got)} bytes)")
@@ -120,7 +130,7 @@ def network_probe(spec: ReadySpec, addresses: Mapping[str, tuple[str, int]], val
     return probe
 
 
-def _http_probe(spec: ReadySpec, address: tuple[str, int], values: Mapping[str, str]) -> Probe:
+def _http_probe(spec: ReadySpec, address: tuple[str, int], values: Mapping[str, str], masker: Masker) -> Probe:
     url = f"http://{address[0]}:{address[1]}{expand(spec.path, values)}"
     headers = {}
     if spec.user is not None:
@@ -137,22 +147,27 @@ def _http_probe(spec: ReadySpec, address: tuple[str, int], values: Mapping[str, 
             return Observation(False, f"{where}: {error}")
         if answer.status not in spec.status:
             expected = " or ".join(map(str, spec.status))
-            return Observation(False, f"{where}: status {answer.status}, expected {expected}: {_cut(answer.text)}")
+            said = _cut(masker.text(answer.text))
+            return Observation(False, f"{where}: status {answer.status}, expected {expected}: {said}")
         if wanted is not None and wanted not in answer.text:
-            return Observation(False, f"{where}: {wanted!r} is not in the answer {_cut(answer.text)}")
+            return Observation(False, f"{where}: {wanted!r} is not in the answer {_cut(masker.text(answer.text))}")
         return Observation(True, f"{where}: status {answer.status}")
 
     return probe
 
 
-def command_probe(argv: Sequence[str], run: Callable[[Sequence[str]], Awaitable[tuple[int | None, str]]]) -> Probe:
+def command_probe(
+    argv: Sequence[str],
+    run: Callable[[Sequence[str]], Awaitable[tuple[int | None, str]]],
+    masker: Masker = _NO_SECRETS,
+) -> Probe:
     """The probe that runs a command, by `run`, which gives its exit code and what it printed."""
 
     async def probe() -> Observation:
         code, output = await run(argv)
         if code == 0:
             return Observation(True, "the check's exit code is 0")
-        said = f": {_cut(output)}" if output.strip() else ""
+        said = f": {_cut(masker.text(output))}" if output.strip() else ""
         return Observation(False, f"the check's exit code is {code}{said}")
 
     return probe

@@ -1,6 +1,8 @@
 """Writes the transcript of one server process, event by event, as it happens; masked, numbered, never interpreted.
 
-Each event reaches the file before anybody acts on it, so that a harness which is killed leaves all that it saw.
+Each event reaches the file before anybody acts on it, so that a harness which is killed leaves all that it saw. Where
+the file cannot be written (a full disk) nothing is raised in the middle of a pipe's callback: what was written stays
+whole, nothing more is written, `failed` says why, and whoever listens at `on_failed` ends the server.
 """
 
 from __future__ import annotations
@@ -9,7 +11,10 @@ import base64
 import dataclasses
 import hashlib
 import json
+import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +35,11 @@ class Recorder:
         path: The file; it is made at once.
         bodies: The folder of side files for large bodies.
         began: The run's beginning by `time.monotonic()`.
+    Attributes:
+        failed: Why no more can be written, None while it can.
+        on_failed: Called once when that has happened.
+    Raises:
+        OSError: The file cannot be made.
     """
 
     def __init__(self, path: Path, *, bodies: Path, masker: Masker, began: float) -> None:
@@ -38,7 +48,10 @@ class Recorder:
         self._masker = masker
         self._began = began
         self._n = 0
+        self.failed: OSError | None = None
+        self.on_failed: Callable[[], None] = lambda: None
         self._file = path.open("ab", buffering=0)
+        self._whole = 0  # bytes of whole events in the file
         self._step: tuple[StepRef | None, str] = (None, "")
         self._labels: dict[str, str] = {}
         self._secrets = masker.count
@@ -76,7 +89,7 @@ class Recorder:
         self, body: bytes, at: int, end: str = "lf", in_flight: tuple[str, ...] = (), after: str | None = None
     ) -> None:
         """A line that came from the server; `body` is without its newline and is masked here."""
-        labels = ",".join([self._text(label) for label in in_flight])
+        labels = ",".join(self._texts(in_flight))
         parts = [f'"at":{at},"end":"{end}","in_flight":[{labels}]', self._body(body)]
         if after is not None:
             parts.append(f'"after":{self._text(after)}')
@@ -85,6 +98,17 @@ class Recorder:
     def masked(self, data: bytes) -> bytes:
         """The bytes as they may be kept."""
         return self._masker.bytes(data)
+
+    def masked_json(self, value: Any) -> Any:
+        """A JSON-like value, or a text, as it may be kept. Whatever is cut is cut after this, never before."""
+        return self._masker.json(value)
+
+    def _texts(self, labels: tuple[str, ...]) -> list[str]:
+        """As many labels as there are calls under way, for every line that comes."""
+        if self._masker.count == self._secrets:
+            with suppress(KeyError):
+                return [self._labels[label] for label in labels]
+        return [self._text(label) for label in labels]
 
     def _text(self, label: str) -> str:
         """A label, masked and encoded; the same few come again and again."""
@@ -100,19 +124,46 @@ class Recorder:
         data = self._masker.bytes(body)
         if len(data) > INLINE_LIMIT_BYTES:
             name = hashlib.sha256(data).hexdigest()
-            self._bodies.mkdir(parents=True, exist_ok=True)
-            side = self._bodies / name
-            if not side.exists():
-                side.write_bytes(data)
+            self._keep(self._bodies / name, data)
             return f'"sha256":"{name}","size":{len(data)}'
         try:
             return f'"text":{_encode(data.decode("utf-8"))}'
         except UnicodeDecodeError:
             return f'"b64":"{base64.b64encode(data).decode("ascii")}"'
 
+    def _keep(self, side: Path, data: bytes) -> None:
+        """A side file, as a whole or not at all."""
+        if self.failed is not None or side.exists():
+            return
+        fresh = side.with_name(f".{side.name}.{os.getpid()}")
+        try:
+            self._bodies.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(data)
+            fresh.replace(side)
+        except OSError as error:
+            with suppress(OSError):
+                fresh.unlink()
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = error
+        self.on_failed()
+
     def _write(self, kind: str, parts: list[str]) -> None:
-        self._n += 1
+        if self.failed is not None:
+            return
         elapsed = round(time.monotonic() - self._began, _TIME_DIGITS)
-        line = ",".join([f'{{"e":"{kind}","n":{self._n},"t":{elapsed}', *parts])
+        line = ",".join([f'{{"e":"{kind}","n":{self._n + 1},"t":{elapsed}', *parts])
         # a lone surrogate becomes \udXXX, which is how JSON writes it
-        self._file.write(line.encode("utf-8", "backslashreplace") + b"}\n")
+        data = line.encode("utf-8", "backslashreplace") + b"}\n"
+        try:
+            done = self._file.write(data)
+            while done < len(data):  # where space ends, part of it is taken without a word
+                done += self._file.write(data[done:])
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(self._whole)
+            self._fail(error)
+            return
+        self._n += 1
+        self._whole += len(data)

@@ -20,7 +20,7 @@ from harness.engine.client import client_pass
 from harness.engine.container import ContainerRun, container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
-from harness.engine.evidence import Attempt
+from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.guard import check_targets
 from harness.engine.mask import Masker, is_secret_name
 from harness.engine.record import Recorder
@@ -29,7 +29,7 @@ from harness.engine.stack import Stack
 from harness.engine.stdio import Stdio, describe_code, elapsed_ms, open_stdio
 from harness.engine.suite import run_cases
 from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, TimedOut, WireSession
-from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors
+from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors, world_error
 from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import CaseSpec, ProjectSpec, Run
@@ -146,9 +146,7 @@ class _Bench:
             NotSpoken: It does not speak the era, which was probed.
         """
         self.count += 1
-        recorder = Recorder(
-            self.attempt.transcript(self.count), bodies=self.attempt.bodies, masker=self.masker, began=self.began
-        )
+        recorder = self.record_in(self.attempt.transcript(self.count))
         self._stdio = await self.start.open(recorder, self.project.server.name)
         if why:
             recorder.add(Diagnostic, what="restarted", detail=why)
@@ -157,6 +155,27 @@ class _Bench:
         )
         self.state.client_capabilities = self._session.client_capabilities
         await self._open()
+
+    def record_in(self, path: Path) -> Recorder:
+        """A recorder of this attempt.
+
+        Raises:
+            EvidenceLost: Its file cannot be made.
+        """
+        try:
+            return Recorder(path, bodies=self.attempt.bodies, masker=self.masker, began=self.began)
+        except OSError as error:
+            raise EvidenceLost(self.attempt.folder.parent, error) from error
+
+    def recorded(self) -> None:
+        """Nothing happens if all that the present server said is on record.
+
+        Raises:
+            EvidenceLost: It is not.
+        """
+        failed = None if self._stdio is None else self._stdio.recorder.failed
+        if failed is not None:
+            raise EvidenceLost(self.attempt.folder.parent, failed)
 
     async def _open(self) -> None:
         session, server = self.session, self.project.server
@@ -196,7 +215,7 @@ class _Bench:
         ended = stdio.process.ended.is_set()
         what = describe_code(stdio.process.code or 0)
         ran = f"[{elapsed_ms(stdio.process)} ms from start to {'exit' if ended else 'now'}]"
-        noise, unfinished = stdio.line_count, stdio.unfinished
+        noise, unfinished = stdio.line_count, self.masker.bytes(stdio.unfinished)
         await self.stop(hurry=True)
         if ended:
             message = f"the server ended with {what} before its first answer"
@@ -222,18 +241,22 @@ class _Bench:
 
         Raises:
             ServerError: It failed to start START_TRIES times in a row.
+            EvidenceLost: What the one before said could not be recorded to its end.
         """
         await self.stop(hurry=True)  # it has died, or hangs
+        self.recorded()
         for left in reversed(range(START_TRIES)):
             try:
                 await self.begin(why=why)
                 return
             except NotSpoken as error:
+                self.recorded()
                 raise ServerError(
                     f"the server was restarted ({why}) and no longer speaks its era: {error}",
                     server=self.project.server.name,
                 ) from None
             except ServerError as error:
+                self.recorded()
                 if left == 0:
                     raise ServerError(
                         f"the server was restarted ({why}) and failed {START_TRIES} times in a row: {error.message}",
@@ -294,7 +317,7 @@ async def run_one(
         state.outcome = "not-spoken"
     except Exception as error:
         state.outcome = "failed"
-        for leaf in iterate_errors(error):
+        for leaf in map(world_error, iterate_errors(error)):
             if not isinstance(leaf, HarnessError):
                 raise
             if isinstance(leaf, ServerError) and built.warnings():
@@ -316,13 +339,18 @@ async def _drive(
     key, server = bench.run.key, bench.project.server
     subject = f"{key.server} {key.backend} {key.era} {key.profile}"
     with stage(progress, subject, "start server", benign=NotSpoken):
-        await bench.begin()
+        try:
+            await bench.begin()
+        except (ServerError, NotSpoken):
+            bench.recorded()
+            raise
     with stage(progress, subject, "list"):
         await _list(bench)
     with stage(progress, subject, f"{len(selected)} cases"):
         await run_cases(bench, selected, values, call_timeout_s=server.call_timeout_s)
     with stage(progress, subject, "stop server"):
         await bench.stop()
+        bench.recorded()
 
 
 async def _compare(bench: _Bench, progress: Progress) -> None:
@@ -369,8 +397,8 @@ async def _probe(bench: _Bench) -> None:
 
     What becomes of that process is its own affair, and only what it replies is judged.
     """
-    attempt, server = bench.attempt, bench.project.server
-    recorder = Recorder(attempt.probe, bodies=attempt.bodies, masker=bench.masker, began=bench.began)
+    server = bench.project.server
+    recorder = bench.record_in(bench.attempt.probe)
     try:
         stdio = await bench.start.open(recorder, server.name)
     except ServerError:
@@ -390,6 +418,8 @@ async def _probe(bench: _Bench) -> None:
         return
     finally:
         await stdio.stop(hurry=True)
+        if recorder.failed is not None:
+            raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
 
 
 # --- before the start -----------------------------------------------------------------------------

@@ -42,6 +42,7 @@ TEARDOWN_S = 60.0
 BINDING_S = 5.0  # how long a running container may be without its published ports
 TELL_EVERY_S = 0.5
 LOG_TAIL_LINES = 40
+LOG_READ_LINES = 400  # masked before they are cut to so few
 REPOSITORY = "mcp-rollcall"
 
 
@@ -531,17 +532,18 @@ class _DockerBackend:
             return done.code, (done.out + done.err).decode("utf-8", "backslashreplace")
 
         if ready is not None and ready.exec is not None:
-            return command_probe([expanded(part, self._values, where=where) for part in ready.exec], run)
+            argv = [expanded(part, self._values, where=where) for part in ready.exec]
+            return command_probe(argv, run, self._masker)
         if ready is not None and not ready.image:
             try:
-                return network_probe(ready, self._addresses, self._values)
+                return network_probe(ready, self._addresses, self._values, self._masker)
             except UnknownPlaceholder as error:
                 raise StackError(f"{where}: ${{{error.args[0]}}} has no value") from None
             except KeyError as error:
                 raise StackError(f"{where}: there is no port {error.args[0]!r}") from None
         own = await self._engine.image_check(image)
         if own is not None:
-            return command_probe(own, run)
+            return command_probe(own, run, self._masker)
         if ready is not None:
             raise StackError(f"{where}: image {image} has no HEALTHCHECK", hint="give `ready` another check")
         if service.ports:
@@ -578,8 +580,8 @@ class _DockerBackend:
             raise
 
     async def _tail(self, service: ServiceSpec) -> str:
-        data = await self._engine.logs(self._containers[service.name], lines=LOG_TAIL_LINES)
-        return data.decode("utf-8", "backslashreplace")
+        data = self._masker.bytes(await self._engine.logs(self._containers[service.name], lines=LOG_READ_LINES))
+        return "\n".join(data.decode("utf-8", "backslashreplace").splitlines()[-LOG_TAIL_LINES:])
 
     async def _failure(
         self, service: ServiceSpec, how: str, state: ContainerState, *, observation: str = ""

@@ -41,6 +41,7 @@ LINES_LIMIT = 500_000  # of one process in all
 EXIT_DRAIN_S = 0.5  # how long after the exit its last words may take, while somebody holds stdout open
 CLOSED_S = 1.0  # how long a server may live on after it has closed its stdout
 EOF_S = 1.0
+COMMAND_CHARS = 500  # of an orphan's command
 PIPE_BYTES = 1024 * 1024
 
 
@@ -147,6 +148,7 @@ class Stdio:
         self._stdin: asyncio.WriteTransport | None = None
         self._readers: list[asyncio.ReadTransport] = []
         self._loop = asyncio.get_running_loop()
+        recorder.on_failed = self._unrecorded
 
     async def connect(self) -> None:
         """Attaches the pipes; from now on stdout and stderr are drained."""
@@ -157,6 +159,8 @@ class Stdio:
         self._readers = [errors, out]
         self._stdin, _ = await self._loop.connect_write_pipe(lambda: _Pipe(lambda _: None, self._stdin_lost), stdin)
         self.process.on_end(self._leader_ended)
+        if self.recorder.failed is not None:
+            self._unrecorded()
 
     # --- to the server ------------------------------------------------------------------------------
 
@@ -232,6 +236,11 @@ class Stdio:
         self.recorder.add(Truncated, reason=reason)
         self._readers[1].pause_reading()  # it blocks in its write until it is stopped
         self._die(f"the server was stopped: {reason}")
+
+    def _unrecorded(self) -> None:
+        """Nothing that comes now would be evidence: it ends like a server that is stopped."""
+        if not self._stopping:
+            self._die("the server was stopped: what it says cannot be recorded")
 
     def _stdout_lost(self) -> None:
         self._stdout_end.set()
@@ -328,9 +337,14 @@ class Stdio:
             ended_by=how.ended_by,
             waited_s=how.waited_s,
             in_flight=in_flight,
-            orphans=how.orphans,
+            orphans=tuple(dataclasses.replace(item, command=self._command(item.command)) for item in how.orphans),
         )
         self.recorder.close()
+
+    def _command(self, command: str) -> str:
+        return self.recorder.masked(command.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")[
+            :COMMAND_CHARS
+        ]
 
 
 async def open_stdio(

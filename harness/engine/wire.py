@@ -187,30 +187,33 @@ class WireSession:
         if "error" in message:
             code = message["error"].get("code") if isinstance(message["error"], Mapping) else None
             kind = NotSpoken if code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND) else Refused
-            raise kind(f"initialize was answered with an error: {_quote(message['error'])}")
+            raise kind(f"initialize was answered with an error: {self._quote(message['error'])}")
         result = message.get("result")
         if not isinstance(result, Mapping) or not isinstance(result.get("protocolVersion"), str):
-            raise Refused(f"initialize was answered with something that is no result of it: {_quote(result)}")
+            raise Refused(f"initialize was answered with something that is no result of it: {self._quote(result)}")
         self.protocol = result["protocolVersion"]
         self.capabilities = _mapping(result.get("capabilities"))
         self.server_info = _mapping(result.get("serverInfo"))
         if self.protocol not in HANDSHAKE_VERSIONS:
+            version = self._cut(self.protocol, 60)
             raise Refused(
-                f"the server answered initialize with protocol version {cut(self.protocol, 60)}, which mcp-rollcall "
-                f"does not speak in this era ({', '.join(HANDSHAKE_VERSIONS)}): the server was not tested"
+                f"the server answered initialize with protocol version {version}, which mcp-rollcall does not "
+                f"speak in this era ({', '.join(HANDSHAKE_VERSIONS)}): the server was not tested"
             )
         self.notify("notifications/initialized")
 
     async def _discover(self, timeout_s: float) -> None:
         message = await self._first("server/discover", {}, timeout_s)
         if "error" in message:
-            raise NotSpoken(f"server/discover was answered with an error: {_quote(message['error'])}")
+            raise NotSpoken(f"server/discover was answered with an error: {self._quote(message['error'])}")
         result = message.get("result")
         versions = result.get("supportedVersions") if isinstance(result, Mapping) else None
         if not isinstance(result, Mapping) or not isinstance(versions, list):
-            raise NotSpoken(f"server/discover was answered with something that is no result of it: {_quote(result)}")
+            raise NotSpoken(
+                f"server/discover was answered with something that is no result of it: {self._quote(result)}"
+            )
         if MODERN_VERSION not in versions:
-            raise NotSpoken(f"server/discover names these versions only: {_quote(versions)}")
+            raise NotSpoken(f"server/discover names these versions only: {self._quote(versions)}")
         self.protocol = MODERN_VERSION
         self.capabilities = _mapping(result.get("capabilities"))
         meta = _mapping(result.get("_meta"))
@@ -351,7 +354,7 @@ class WireSession:
             listing.pages += 1
             result = message.get("result")
             if "error" in message:
-                listing.problem = f"{method} was answered with an error: {_quote(message['error'])}"
+                listing.problem = f"{method} was answered with an error: {self._quote(message['error'])}"
                 return listing
             if not isinstance(result, Mapping) or not isinstance(result.get(key), list):
                 listing.problem = f"the result of {method} holds no array {key!r}"
@@ -361,7 +364,7 @@ class WireSession:
             if not isinstance(cursor, str) or not cursor:
                 return listing
             if cursor in seen:
-                listing.problem = f"{method} gave the cursor {cut(cursor, 60)} a second time"
+                listing.problem = f"{method} gave the cursor {self._cut(cursor, 60)} a second time"
                 return listing
             seen.add(cursor)
             params = {"cursor": cursor}
@@ -423,7 +426,7 @@ class WireSession:
             line = _encoded({"jsonrpc": "2.0", "id": message["id"], **answer})
         except ValueError:
             return
-        self._send_quietly(line, f"answer to {method if isinstance(method, str) else '?'}"[:120])
+        self._send_quietly(line, f"answer to {self._masked(method) if isinstance(method, str) else '?'}"[:120])
 
     def _elicited(self, params: Mapping[str, Any]) -> dict[str, Any]:
         assert self.elicit is not None
@@ -446,7 +449,7 @@ class WireSession:
         for key, request in asked.items():
             method = request.get("method") if isinstance(request, Mapping) else None
             if method != "elicitation/create" or self.elicit is None:
-                return {}, f"the server asks for {cut(str(method), 60)}, which the client has not declared"
+                return {}, f"the server asks for {self._cut(str(method), 60)}, which the client has not declared"
             answer = self._elicited(_mapping(request.get("params")))
             if "error" in answer:
                 return {}, str(answer["error"]["message"])
@@ -454,6 +457,20 @@ class WireSession:
         return answers, ""
 
     # --- inside -------------------------------------------------------------------------------------
+
+    def _masked(self, text: str) -> str:
+        masked = self._recorder.masked_json(text)
+        return str(masked)
+
+    def _cut(self, text: str, limit: int = 300) -> str:
+        """For messages: masked first, so that no half of a secret is left."""
+        return cut(self._masked(text), limit)
+
+    def _quote(self, value: Any) -> str:
+        try:
+            return self._cut(json.dumps(value, ensure_ascii=False))
+        except (ValueError, RecursionError):
+            return "(nested too deeply)"
 
     def _traffic(self) -> tuple[tuple[str, ...], str | None]:
         return self._labels, self._last
@@ -491,7 +508,10 @@ class WireSession:
             self._recorder.add(Diagnostic, what="write-blocked", detail=detail, step=step)
         if self._stdio.unfinished:
             self._recorder.add(
-                Diagnostic, what="partial-line", detail=_broken(self._stdio.unfinished, label), step=step
+                Diagnostic,
+                what="partial-line",
+                detail=_broken(self._recorder.masked(self._stdio.unfinished), label),
+                step=step,
             )
         self._children(step)
         if method not in ("initialize", "server/discover"):
@@ -505,7 +525,7 @@ class WireSession:
         found = self._stdio.process.children(self._launched)
         for what, some in (("children", found), ("shares-stdin", [child for child in found if child.reads])):
             if some:
-                detail = "; ".join(cut(child.command, 200) for child in some[:MAX_CHILDREN])
+                detail = "; ".join(self._cut(child.command, 200) for child in some[:MAX_CHILDREN])
                 self._recorder.add(Diagnostic, what=what, detail=detail, step=step)
 
     def _dead(self, why: str) -> None:
@@ -540,13 +560,6 @@ def _encoded(message: Mapping[str, Any]) -> bytes:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _quote(value: Any) -> str:
-    try:
-        return cut(json.dumps(value, ensure_ascii=False), 300)
-    except (ValueError, RecursionError):
-        return "(nested too deeply)"
 
 
 def _broken(data: bytes, label: str) -> str:

@@ -6,14 +6,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from harness.findings.ledger import LISTS, Listing, listing_of
+from harness.findings.names import check_names
+from harness.findings.output_schema import check_output_schemas
 from harness.findings.remark import Remark
+from harness.findings.schemas import check_schemas
 from harness.findings.seen import Seen
 from harness.findings.steps import RunView
+from harness.findings.validity import see_unread_list
 from harness.model.catalogue import Catalogue, ToolDef
 
 __all__ = ["CHECKERS", "catalogue_of", "remarks_of", "see_catalogue"]
 
-CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = ()  # each: what one subject says of a catalogue
+CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = (  # each: what one subject says of a catalogue
+    check_output_schemas,
+    check_schemas,
+    check_names,
+)
 
 
 def remarks_of(catalogue: Catalogue) -> Iterator[Remark]:
@@ -24,8 +32,12 @@ def remarks_of(catalogue: Catalogue) -> Iterator[Remark]:
 
 def see_catalogue(view: RunView) -> Iterator[Seen]:
     """What one run's lists show."""
+    failed = bool(listing_of(view, "tools/list").problem)
     for remark in remarks_of(catalogue_of(view)):
+        if failed and remark.check in ("names/empty", "names/duplicate"):
+            continue  # that is why the listing failed: an item without a name, the same pages again
         yield remark.seen_in(view.run.key)
+    yield from see_unread_list(view)
 
 
 def catalogue_of(view: RunView) -> Catalogue:

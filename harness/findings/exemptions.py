@@ -8,18 +8,25 @@ exit in time) only where every planned run of the cells in question finished.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from harness.findings.exercised import nearest
 from harness.findings.ledger import CellLedger
+from harness.findings.output_schema import declares, has_output_schemas, lacking_message
 from harness.findings.seen import Rerun, Seen
+from harness.model.catalogue import Catalogue
 from harness.model.checks import CHECKS, FAMILIES, exemptable
+from harness.model.choices import cell_names, known_names
 from harness.model.finding import Excused, Finding, NotJudged
-from harness.model.plan import ERAS, ExemptionSpec, Plan, ProjectSpec
+from harness.model.plan import ERAS, ExemptionSpec, Plan, ProjectSpec, RunKey
 
-__all__ = ["Verdicts", "judge_exemptions", "left_out"]
+__all__ = ["EVERY", "Verdicts", "judge_exemptions", "left_out"]
+
+OUTPUT_SCHEMA = "output-schema"
+EVERY = "*"  # the subject that stands for every tool of a server, where none has what the check asks for
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,18 +46,25 @@ class Verdicts:
 
 
 def judge_exemptions(
-    plan: Plan, ledgers: Sequence[CellLedger], seen: Sequence[Seen], *, today: date, rerun: Rerun
+    plan: Plan,
+    ledgers: Sequence[CellLedger],
+    seen: Sequence[Seen],
+    *,
+    catalogues: Mapping[RunKey, Catalogue],
+    today: date,
+    rerun: Rerun,
 ) -> Verdicts:
     """The verdict on every entry of the plan, and what the entries excuse.
 
     Args:
         ledgers: Of every planned cell.
         seen: Sightings that entries may excuse (`process/…`), and any others, which pass through.
+        catalogues: What each run lists.
     """
     by_server: dict[str, list[CellLedger]] = {}
     for ledger in ledgers:
         by_server.setdefault(ledger.cell.server, []).append(ledger)
-    judge = _Judge(plan, by_server, seen, today, rerun)
+    judge = _Judge(plan, by_server, seen, catalogues, today, rerun)
     entries = sorted(
         plan.exemptions, key=lambda entry: (entry.place.file, entry.place.line or 0, entry.subject, entry.check)
     )
@@ -58,7 +72,8 @@ def judge_exemptions(
     for entry in entries:
         if id(entry) not in heads:
             judge.entry(entry)
-    judge.out.seen = [item for index, item in enumerate(seen) if index not in judge.taken]
+    rest = [item for index, item in enumerate(seen) if index not in judge.taken]
+    judge.out.seen = list(_lacking(rest, judge.without_output))
     return judge.out
 
 
@@ -105,9 +120,20 @@ def _takes_any(check: str) -> bool:
 def _overlap(one: ExemptionSpec, other: ExemptionSpec) -> bool:
     if not one.backends or not other.backends:
         return True
+    return any(_meet(a, b) for a in one.backends for b in other.backends)
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether two names of backends mean one cell: equal labels, or one within the other."""
+    if "+" in one and "+" in other:
+        return one == other
     return any(
-        a == b or a == b.partition("@")[0] or b == a.partition("@")[0] for a in one.backends for b in other.backends
+        a == b or a == b.partition("@")[0] or b == a.partition("@")[0] for a in _parts(one) for b in _parts(other)
     )
+
+
+def _parts(label: str) -> list[str]:
+    return [part.rpartition("=")[2] for part in label.split("+")]
 
 
 def _duplicates(entries: Sequence[ExemptionSpec], judge: _Judge) -> set[int]:
@@ -146,12 +172,15 @@ class _Judge:
         plan: Plan,
         by_server: Mapping[str, Sequence[CellLedger]],
         seen: Sequence[Seen],
+        catalogues: Mapping[RunKey, Catalogue],
         today: date,
         rerun: Rerun,
     ) -> None:
         self.plan, self.by_server, self.seen, self.today, self.rerun = plan, by_server, seen, today, rerun
         self.out = Verdicts()
         self.taken: set[int] = set()
+        self.catalogues = catalogues
+        self.without_output: dict[tuple[str, str], frozenset[str]] = {}  # cell -> subjects excused from a schema there
         self.projects = {project.server.name: project for project in plan.projects}
         self.checks = exemptable()
 
@@ -237,6 +266,8 @@ class _Judge:
                 self.undecided(entry, f"no selected run has the backend {' or '.join(entry.backends)}", True)
         elif _takes_any(entry.check):
             self._of_process(entry, scope, expired)
+        elif entry.check == OUTPUT_SCHEMA:
+            self._of_output_schema(entry, scope, ledgers, expired)
         else:
             self._of_tool(entry, scope, ledgers, expired)
 
@@ -279,7 +310,7 @@ class _Judge:
             )
             if len(gone) == len(entry.backends):
                 return None
-        return [ledger for ledger in ledgers if any(item in _labels(ledger) for item in entry.backends)]
+        return [ledger for ledger in ledgers if not set(entry.backends).isdisjoint(cell_names(ledger.cell.roles))]
 
     def _of_tool(
         self, entry: ExemptionSpec, scope: Sequence[CellLedger], ledgers: Sequence[CellLedger], expired: bool
@@ -364,6 +395,99 @@ class _Judge:
         elif not expired:
             self.undecided(entry, *_first_obstacle(scope))
 
+    def _of_output_schema(
+        self, entry: ExemptionSpec, scope: Sequence[CellLedger], ledgers: Sequence[CellLedger], expired: bool
+    ) -> None:
+        """An entry that excuses a tool, or with `*` a server none of whose tools has one, from an output schema."""
+        tool, every = entry.subject, entry.subject == EVERY
+        listed = [ledger for ledger in scope if (ledger.listed if every else tool in ledger.listed)]
+        if not listed:
+            if every and not expired:
+                blocked = [ledger for ledger in scope if not ledger.judged]
+                self.undecided(entry, *(_first_obstacle(blocked) if blocked else ("no tool is listed", True)))
+            elif not every:
+                self._unlisted(entry, scope, ledgers, expired)
+            return
+        facts = {ledger.cell.backend: self._output_schemas(ledger) for ledger in listed}
+        open_cells, happened = [], []
+        for ledger in listed:
+            lacking, having = facts[ledger.cell.backend]
+            if (lacking and not having) if every else tool in lacking:
+                open_cells.append(ledger)
+            elif ledger.judged or (every and having):
+                happened.append(ledger)
+        if happened:
+            rest = [ledger.cell.backend for ledger in scope if ledger not in happened and _still_needed(ledger, tool)]
+            self.finding("exemption/false", entry, self._not_lacking(entry, happened, facts, rest), still_needed=rest)
+        if expired:
+            return
+        for ledger in open_cells:
+            key = (entry.server, ledger.cell.backend)
+            self.without_output[key] = self.without_output.get(key, frozenset()) | {tool}
+        if open_cells and not happened:
+            self._used(entry)
+        elif not happened:
+            self.undecided(entry, *_first_obstacle(listed))
+
+    def _output_schemas(self, ledger: CellLedger) -> tuple[frozenset[str], frozenset[str]]:
+        """Tools that some run of a cell lists without an output schema, and tools that some run lists with one."""
+        lacking: set[str] = set()
+        having: set[str] = set()
+        for view in ledger.views:
+            catalogue = self.catalogues[view.run.key]
+            if has_output_schemas(catalogue.protocol):
+                for item in catalogue.tools:
+                    (having if declares(item) else lacking).add(item.name)
+        return frozenset(lacking), frozenset(having)
+
+    def _not_lacking(
+        self,
+        entry: ExemptionSpec,
+        happened: Sequence[CellLedger],
+        facts: Mapping[str, tuple[frozenset[str], frozenset[str]]],
+        rest: Sequence[str],
+    ) -> str:
+        where = f" with {', '.join(ledger.cell.backend for ledger in happened)}" if rest else ""
+        tail = f"write `backend = [{', '.join(json.dumps(name) for name in rest)}]`" if rest else "remove the entry"
+        lacking = sorted(frozenset().union(*(facts[ledger.cell.backend][0] for ledger in happened)))
+        having = sorted(frozenset().union(*(facts[ledger.cell.backend][1] for ledger in happened)))
+        if not lacking and not having:
+            return f"the revision in force{where} has no output schemas, so that nothing lacks one; {tail}"
+        if entry.subject != EVERY:
+            return f"{entry.subject} declares an output schema after all{where}; {tail}"
+        verb = "declares" if len(having) == 1 else "declare"
+        named = f"; name the tools that have none: {', '.join(lacking)}" if lacking and not rest else f"; {tail}"
+        return f"{', '.join(having[:5])} {verb} an output schema after all{where}{named}"
+
+
+def _lacking(seen: Iterable[Seen], excused: Mapping[tuple[str, str], frozenset[str]]) -> Iterator[Seen]:
+    """The sightings less those of output schemas that are excused; what is said of a whole server is said of all runs.
+
+    Args:
+        excused: (server, cell) -> tools, or `*`.
+    """
+    whole: dict[str, tuple[set[str], set[str]]] = {}  # server -> tools without a schema, those of them not excused
+    left: list[Seen] = []
+    for item in seen:
+        if item.check == "output-schema/missing":
+            names = excused.get((item.run.server, item.run.backend), frozenset())
+            tools = set(item.evidence.get("tools", ()))
+            if (item.tool if item.tool is not None else EVERY) in names or (tools and tools <= names):
+                continue
+            if item.tool is None:
+                all_tools, open_ones = whole.setdefault(item.run.server, (set(), set()))
+                all_tools |= tools
+                open_ones |= tools - names
+        left.append(item)
+    for item in left:
+        if item.check == "output-schema/missing" and item.tool is None:
+            server = item.run.server
+            all_tools, open_ones = whole[server]
+            message = lacking_message(sorted(open_ones), len(all_tools), server)
+            yield replace(item, message=message, evidence={**item.evidence, "tools": sorted(open_ones)})
+        else:
+            yield item
+
 
 def _first_obstacle(ledgers: Iterable[CellLedger]) -> tuple[str, bool]:
     """Why, and whether by the user's own selection alone."""
@@ -372,25 +496,10 @@ def _first_obstacle(ledgers: Iterable[CellLedger]) -> tuple[str, bool]:
     return (foreign[0], False) if foreign else (reasons[0][0], True)
 
 
-def _labels(ledger: CellLedger) -> set[str]:
-    """Every name under which an entry may speak of a cell."""
-    out = {ledger.cell.backend}
-    for choice in ledger.cell.roles:
-        out |= {choice.backend, choice.label}
-    return out
-
-
-def _choices(project: ProjectSpec | None, ledgers: Sequence[CellLedger]) -> set[str]:
+def _choices(project: ProjectSpec | None, ledgers: Sequence[CellLedger]) -> frozenset[str]:
     """Every backend that a project could be run with, selected or not, as entries may write it."""
-    out = set().union(*(_labels(ledger) for ledger in ledgers if ledger.cell.roles))
-    for role in project.roles if project is not None else ():
-        for name in role.use:
-            spec = project.backends.get(name) if project is not None else None
-            versions = role.versions or ((spec.default,) if spec is not None and spec.default else ())
-            out |= {name, *(f"{name}@{version}" for version in versions)}
-            if spec is None or spec.process is not None:
-                out.add(f"{name}@embedded")
-    return out
+    known = known_names(project.roles, project.backends) if project is not None else frozenset[str]()
+    return known.union(*(cell_names(ledger.cell.roles) for ledger in ledgers if ledger.cell.roles))
 
 
 def _false(entry: ExemptionSpec, happened: Sequence[CellLedger], rest: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from harness.findings.seen import Seen, quote_text
 from harness.findings.steps import RunView, Use, answer_of_use, place_of_use
 from harness.model.checks import CHECKS, family_of
 from harness.model.outcome import cut, cut_json
-from harness.model.plan import CheckSettings, RunKey
+from harness.model.plan import CaseSpec, Cell, CheckSettings, Run, RunKey
 
 __all__ = [
     "answered_unknown",
@@ -131,8 +131,8 @@ def see_listing(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     One without an answer is passed over where an error of its own says so.
     """
     for view, listing in zip(ledger.views, ledger.listings, strict=True):
-        family = family_of(listing.blamed)
-        if listing.blamed and not listing.problem and family != "exercised" and settings.level_of(family) != "error":
+        own = family_of(listing.blamed) == "exercised"
+        if listing.blamed and not listing.problem and not own and settings.level_of(listing.blamed) != "error":
             yield Seen(
                 check="exercised/list-failed",
                 run=view.run.key,
@@ -203,6 +203,7 @@ def see_absence(
             continue
         taken = excused.get((ledger.cell.server, ledger.cell.backend), frozenset())
         where = f" with {ledger.cell.backend}" if several else ""
+        others = [other.cell for other in ledgers if other is not ledger and other.cell.server == ledger.cell.server]
         for tool in sorted(ledger.listed - taken):
             fate, uses = ledger.fates[tool], ledger.uses.get(tool, ())
             if fate == "succeeded" or (fate == "failed-only" and _told(ledger, uses, settings)):
@@ -211,7 +212,7 @@ def see_absence(
                 continue
             first = uses[0] if uses else None
             message = {
-                "missing": f"{tool} is listed and no call reached it{where}{_intended(ledger, tool)}",
+                "missing": f"{tool} is listed and no call reached it{where}{_intended(ledger, tool, others)}",
                 "failed-only": f"{tool} was called {_times(uses)}{where} and never as asked "
                 f"(exercised = {settings.exercised!r}): {_reasons(uses)}",
                 "refused-only": f"{tool} was called {_times(uses)}{where}, and the only good answers are refusals that "
@@ -235,7 +236,7 @@ def _told(ledger: CellLedger, uses: Sequence[Use], settings: CheckSettings) -> b
         cause = "exercised/not-listed" if not_listed(ledger, use) else use.cause(settings)
         if not cause or (use.cleanup and family_of(cause) == "suite"):
             return False
-        if CHECKS[cause].severity != "error" or settings.level_of(family_of(cause)) != "error":
+        if CHECKS[cause].severity != "error" or settings.level_of(cause) != "error":
             return False
     return bool(uses)
 
@@ -257,14 +258,25 @@ def _reasons(uses: Sequence[Use]) -> str:
     return ", ".join(f"{number} × {why}" for why, number in sorted(counted.items())) or "no answer that counts"
 
 
-def _intended(ledger: CellLedger, tool: str) -> str:
-    """Which case would have called it, had it come that far, or why the calls that there were do not count."""
+def _intended(ledger: CellLedger, tool: str, others: Sequence[Cell]) -> str:
+    """Which case would have called it, had it come that far or run here; or why what was called does not count."""
     if any(use.unlisted and use.calls and use.target == tool for view in ledger.views for use in view.uses):
         return "; its calls with `unlisted = true` do not count"
-    for view in ledger.views:
-        for suite, case in view.run.cases:
+    if planned := _caller([view.run for view in ledger.views], tool):
+        return f"; {planned[1]} would have, but it did not come to that"
+    for cell in others:
+        elsewhere = _caller(cell.runs, tool)
+        if elsewhere and elsewhere[0].backends is not None:  # its own, else its suite's
+            return f"; {elsewhere[1]} calls it, and runs with {' and '.join(elsewhere[0].backends)} only"
+    return ""
+
+
+def _caller(runs: Iterable[Run], tool: str) -> tuple[CaseSpec, str] | None:
+    """The first case that is to call a tool, and how its step is called."""
+    for run in runs:
+        for suite, case in run.cases:
             for phase, steps in (("step", case.steps), ("cleanup step", case.cleanup)):
                 for index, step in enumerate(steps):
                     if step.action == "call" and step.target == tool and not step.unlisted:
-                        return f"; {suite}/{case.id} {phase} {index + 1} would have, but it did not come to that"
-    return ""
+                        return case, f"{suite}/{case.id} {phase} {index + 1}"
+    return None

@@ -11,13 +11,14 @@ from datetime import date
 from typing import Any
 
 from harness import errors
-from harness.findings.catalogue import see_catalogue
+from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
 from harness.findings.contract import contract_not_judged, see_contract
 from harness.findings.exemptions import judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
 from harness.findings.frames import TOO_DEEP
 from harness.findings.ledger import CellLedger, make_ledger
+from harness.findings.output_schema import judge_results
 from harness.findings.process import see_processes
 from harness.findings.seen import Rerun, Seen, merge
 from harness.findings.steps import RunView, view_run, why_unanswered
@@ -71,8 +72,11 @@ def judge(
     order = {run.key: index for index, run in enumerate(run for cell in plan.cells for run in cell.runs)}
     settings = {project.server.name: project.checks for project in plan.projects}
     ledgers = _ledgers(plan, by_key, absent)
+    catalogues = {view.run.key: catalogue_of(view) for ledger in ledgers for view in ledger.views}
     seen = [item for ledger in ledgers for item in _see(ledger, settings[ledger.cell.server])]
-    verdicts = judge_exemptions(plan, ledgers, seen, today=today, rerun=rerun)
+    results = {server: judge_results(group, catalogues) for server, group in _by_server(ledgers).items()}
+    seen += [item for found in results.values() for item in found.seen]
+    verdicts = judge_exemptions(plan, ledgers, seen, catalogues=catalogues, today=today, rerun=rerun)
     for server, group in _by_server(ledgers).items():
         verdicts.seen.extend(see_absence(group, verdicts.tools, settings[server]))
         if (contract := plan.project_of(server).contract) is not None:
@@ -89,7 +93,17 @@ def judge(
         cases=tuple(_cases(ledgers, settings, by_key, absent)),
         findings=tuple(sorted(findings, key=_finding_key)),
         errors=tuple(_errors(ledgers, by_key, findings)),
-        not_judged=(*_not_judged(ledgers, settings), *_no_contract(ledgers, plan), *verdicts.not_judged),
+        not_judged=(
+            *_not_judged(ledgers, settings),
+            *(
+                NotJudged(check="output-schema/mismatch", server=server, subject=tool, why=why)
+                for server, found in results.items()
+                if settings[server].level_of("output-schema/mismatch") != "off"
+                for tool, why in found.undecided
+            ),
+            *_no_contract(ledgers, plan),
+            *verdicts.not_judged,
+        ),
         excused=tuple(verdicts.excused),
         lowered=lowered,
     )
@@ -320,30 +334,26 @@ def _start_cause(view: RunView) -> str:
 
 
 def _lower(findings: Iterable[Finding], plan: Plan) -> tuple[list[Finding], tuple[Lowered, ...]]:
-    """Findings with `[checks]` applied, and every family that was lowered with what that did.
+    """Findings with `[checks]` applied, and every family and check that was lowered with what that did.
 
     A family that is off by default is not lowered where it is off, and neither where it is asked for.
     """
-    levels = {
-        (project.server.name, item.family): item
-        for project in plan.projects
-        for item in project.checks.lowered
-        if item.family not in _NEVER_LOWERED
-    }
-    counts = dict.fromkeys(levels, 0)
+    settings = {project.server.name: project.checks for project in plan.projects}
+    counts: dict[tuple[str, str], int] = {}
     out = []
     for finding in findings:
-        key = (finding.server, family_of(finding.check))
-        lowered = levels.get(key)
-        if lowered is None and family_of(finding.check) in OFF_BY_DEFAULT:
+        family, checks = family_of(finding.check), settings.get(finding.server)
+        spec = checks.spec_of(finding.check) if checks is not None and family not in _NEVER_LOWERED else None
+        if spec is None:
+            if family not in OFF_BY_DEFAULT:
+                out.append(finding)
             continue
-        if lowered is None or lowered.to == "error":
+        key = (finding.server, spec.family)
+        counts[key] = counts.get(key, 0) + (spec.to == "off" or (spec.to == "warning" and finding.severity == "error"))
+        if spec.to == "warning" or (spec.to == "error" and "/" in spec.family):
+            out.append(replace(finding, severity=spec.to))
+        elif spec.to == "error":
             out.append(finding)
-        elif lowered.to == "off":
-            counts[key] += 1
-        else:
-            counts[key] += finding.severity == "error"
-            out.append(replace(finding, severity="warning"))
     return out, tuple(
         Lowered(
             family=item.family,
@@ -351,10 +361,11 @@ def _lower(findings: Iterable[Finding], plan: Plan) -> tuple[list[Finding], tupl
             to=item.to,
             file=item.place.file,
             line=item.place.line,
-            findings=counts[server, item.family],
+            findings=counts.get((server, item.family), 0),
         )
-        for (server, family), item in sorted(levels.items())
-        if family not in OFF_BY_DEFAULT
+        for server, checks in sorted(settings.items())
+        for item in sorted(checks.lowered, key=lambda item: item.family)
+        if item.to != "error" and family_of(item.family) not in (*_NEVER_LOWERED, *OFF_BY_DEFAULT)
     )
 
 

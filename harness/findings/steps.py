@@ -138,9 +138,8 @@ class Use:
         return self.ref is not None and self.ref.phase == "cleanup"
 
     def cause(self, settings: CheckSettings) -> str:
-        """`fault`, or `fallback` where its family is lowered: no failed case hides behind a warning."""
-        family = family_of(self.fault)
-        if self.fault and family != "suite" and settings.level_of(family) != "error":
+        """`fault`, or `fallback` where that check is lowered: no failed case hides behind a warning."""
+        if self.fault and family_of(self.fault) != "suite" and settings.level_of(self.fault) != "error":
             return self.fallback
         return self.fault
 

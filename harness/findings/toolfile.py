@@ -95,7 +95,7 @@ def read_tool_file(data: bytes, *, name: str, server: str = "", source: str = ""
     found = _result_in(value, name)
     lines = _Lines(text)
     starts = dict(enumerate(map(lines.at, _starts(text, value))))
-    return _made([found], server=server or name, source=source or name, lines=starts)
+    return _made([found], server=server or _stem(name), source=source or name, lines=starts)
 
 
 def read_tool_log(data: bytes, *, name: str, server: str = "", source: str = "") -> ToolFile:
@@ -144,7 +144,7 @@ def read_messages(messages: Sequence[Mapping[str, Any]], *, name: str, server: s
     if not pages:
         raise ConfigError(f"{name} holds no answer to tools/list", hint=_HINT)
     more = [page for kind in ("prompts", "resources") for page in _best(walks[kind])]
-    return _made(pages, server=server or called or name, source=source or name, protocol=protocol, more=more)
+    return _made(pages, server=server or called or _stem(name), source=source or name, protocol=protocol, more=more)
 
 
 _HINT = (
@@ -358,6 +358,12 @@ def _made(
         remarks=tuple(remarks),
         lines=where,
     )
+
+
+def _stem(name: str) -> str:
+    """What stands for a server's name: the file's, without its folder and endings."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    return re.sub(r"(?:\.tools|\.tools-list)?\.jsonl?$", "", last) or name
 
 
 def _items(pages: Sequence[Mapping[str, Any]], kind: str) -> Iterator[Mapping[str, Any]]:

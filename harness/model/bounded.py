@@ -15,7 +15,18 @@ from typing import Any
 
 import regex
 
-__all__ = ["MAX_DEPTH", "MAX_STEPS", "PATTERN_TIMEOUT_S", "BudgetExceeded", "depth_of", "validate"]
+from harness.model.formats import format_holds
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_STEPS",
+    "PATTERN_TIMEOUT_S",
+    "BudgetExceeded",
+    "InvalidSchema",
+    "Prepared",
+    "depth_of",
+    "validate",
+]
 
 MAX_DEPTH = 128
 MAX_STEPS = 200_000
@@ -30,6 +41,14 @@ _WHOLE_FLOAT = re.compile(r"\.0(?![0-9])|[0-9]e\+?[0-9]")
 
 class BudgetExceeded(Exception):
     """The validation would cost too much, or needs what is not here; the message says what."""
+
+
+class InvalidSchema(BudgetExceeded):
+    """The schema itself is not valid by the meta-schema of its dialect; `pointer` says where."""
+
+    def __init__(self, message: str, pointer: str = "") -> None:
+        super().__init__(message)
+        self.pointer = pointer
 
 
 def depth_of(value: Any) -> int:
@@ -55,40 +74,80 @@ def validate(schema: Any, instance: Any, *, steps: int = MAX_STEPS) -> list[tupl
         BudgetExceeded: Too deep, too many steps, a pattern that takes too long or that no engine reads,
             a reference that cannot be resolved here, a schema that is none, or one that no bound holds for.
     """
-    import jsonschema
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
+    return Prepared(schema).violations(instance, steps=steps)
 
-    if depth_of(instance) > MAX_DEPTH or depth_of(schema) > MAX_DEPTH:
-        raise BudgetExceeded(f"nested deeper than {MAX_DEPTH} levels")
-    if not isinstance(schema, Mapping | bool):
-        raise BudgetExceeded("the schema is not valid: it is neither an object nor a boolean")
-    base: Any = jsonschema.Draft202012Validator
-    if isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str):
-        base = validator_for(schema, default=base)
-        # a schema that names its dialect would be read by the library's own class wherever a reference leads to it
-        schema = {key: value for key, value in schema.items() if key != "$schema"}
-    _refuse_unbounded(schema)
-    try:
-        # no formats: "regex" would be judged by another engine than the one that matches here
-        base.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
-        found = []
-        for error in _bounded(base, steps)(schema, registry=Registry()).iter_errors(instance):
-            pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.absolute_path)
-            message = error.message if len(error.message) <= 300 else error.message[:300] + "…"
-            found.append((pointer, message))
-            if len(found) >= MAX_VIOLATIONS:
-                break
-    except jsonschema.SchemaError as error:
-        raise BudgetExceeded(f"the schema is not valid: {error.message[:200]}") from None
-    except Unresolvable as error:
-        raise BudgetExceeded(f"a reference that is not in the schema: {error}") from None
-    except RecursionError:
-        raise BudgetExceeded("it recurses too deeply") from None
-    except (ArithmeticError, ValueError, TypeError, AttributeError, LookupError) as error:
-        raise BudgetExceeded(f"the validator gave up on it: {type(error).__name__}: {str(error)[:200]}") from None
-    return sorted(found)
+
+class Prepared:
+    """A schema that was looked at once, for many instances.
+
+    Raises:
+        InvalidSchema: It is no JSON Schema.
+        BudgetExceeded: No bound holds for it.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        import jsonschema
+        from jsonschema.validators import validator_for
+
+        if depth_of(schema) > MAX_DEPTH:
+            raise BudgetExceeded(f"nested deeper than {MAX_DEPTH} levels")
+        if not isinstance(schema, Mapping | bool):
+            raise InvalidSchema("the schema is not valid: it is neither an object nor a boolean")
+        base: Any = jsonschema.Draft202012Validator
+        if isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str):
+            base = validator_for(schema, default=base)
+            # a schema that names its dialect would be read by the library's own class wherever a reference leads to it
+            schema = {key: value for key, value in schema.items() if key != "$schema"}
+        _refuse_unbounded(schema)
+        try:
+            # no formats: "regex" would be judged by another engine than the one that matches here
+            base.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
+        except jsonschema.SchemaError as error:
+            where = "".join(f"/{part}" for part in error.absolute_path)
+            raise InvalidSchema(f"the schema is not valid: {error.message[:200]}", where) from None
+        except RecursionError:
+            raise BudgetExceeded("it recurses too deeply") from None
+        except _GAVE_UP as error:
+            raise _gave_up(error) from None
+        self._base, self._schema = base, schema
+
+    def violations(self, instance: Any, *, steps: int = MAX_STEPS, formats: bool = False) -> list[tuple[str, str]]:
+        """All violations as (JSON pointer, message), sorted; empty when the instance is valid.
+
+        Args:
+            steps: How many may be taken; most keywords cost one.
+            formats: Whether `format` is looked at; else it is an annotation, as in the specification.
+        Raises:
+            BudgetExceeded: As for `validate`.
+        """
+        from referencing import Registry
+        from referencing.exceptions import Unresolvable
+
+        if depth_of(instance) > MAX_DEPTH:
+            raise BudgetExceeded(f"nested deeper than {MAX_DEPTH} levels")
+        try:
+            found = []
+            validator = _bounded(self._base, steps, formats)(self._schema, registry=Registry())
+            for error in validator.iter_errors(instance):
+                pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.absolute_path)
+                message = error.message if len(error.message) <= 300 else error.message[:300] + "…"
+                found.append((pointer, message))
+                if len(found) >= MAX_VIOLATIONS:
+                    break
+        except Unresolvable as error:
+            raise BudgetExceeded(f"a reference that is not in the schema: {error}") from None
+        except RecursionError:
+            raise BudgetExceeded("it recurses too deeply") from None
+        except _GAVE_UP as error:
+            raise _gave_up(error) from None
+        return sorted(found)
+
+
+_GAVE_UP = (ArithmeticError, ValueError, TypeError, AttributeError, LookupError)
+
+
+def _gave_up(error: Exception) -> BudgetExceeded:
+    return BudgetExceeded(f"the validator gave up on it: {type(error).__name__}: {str(error)[:200]}")
 
 
 class _Budget:
@@ -116,7 +175,7 @@ class _Budget:
         return self.texts[id(values)]
 
 
-def _bounded(base: Any, steps: int) -> Any:
+def _bounded(base: Any, steps: int, formats: bool = False) -> Any:
     """A validator class that stops after so many steps."""
     from jsonschema.validators import extend
 
@@ -135,7 +194,8 @@ def _bounded(base: Any, steps: int) -> Any:
 
         return run
 
-    return extend(base, {name: counted(name, check) for name, check in base.VALIDATORS.items()})
+    checks = {name: counted(name, check) for name, check in base.VALIDATORS.items()}
+    return extend(base, {**checks, "format": _format} if formats else checks)
 
 
 def _refuse_unbounded(schema: Any) -> None:
@@ -198,6 +258,13 @@ def _search(pattern: str, text: str) -> bool:
         raise BudgetExceeded(f"pattern {pattern!r} took over {PATTERN_TIMEOUT_S:g} s") from None
     except regex.error as error:
         raise BudgetExceeded(f"pattern {pattern!r} cannot be read: {error}") from None
+
+
+def _format(_validator: Any, name: Any, item: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if isinstance(name, str) and isinstance(item, str) and not format_holds(name, item):
+        yield ValidationError(f"{item[:200]!r} is no {name}")
 
 
 def _enum(budget: _Budget, _validator: Any, values: Any, item: Any, _schema: Any) -> Iterator[Any]:

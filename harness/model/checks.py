@@ -36,6 +36,9 @@ class CheckSpec:
 _STDIO = "MCP basic/transports#stdio"
 _RPC = "MCP basic#messages"
 _TOOLS = "MCP server/tools"
+_REGEX = "JSON Schema: regular expressions are ECMA-262's"
+_CLIENTS = "ours: what clients refuse"
+_OUTPUT = "MCP server/tools#output-schema"
 
 _ALL = (
     CheckSpec(id="exercised/missing", severity="error", exempt="exercised", subject="tool", source="ours",
@@ -124,6 +127,116 @@ _ALL = (
     CheckSpec(id="strict/unknown-tool-is-error", severity="error", source="MCP server/tools#error-handling",
               fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list was answered with an "
                     "isError result instead of a JSON-RPC error."),
+    # what tools give
+    CheckSpec(id="output-schema/missing", severity="error", exempt="output-schema", subject="tool", source="ours",
+              fires="A tool that declares no output schema, in a revision that has them (2025-06-18 on). A server none "
+                    "of whose tools declares one is one finding, and the subject `*` excuses it."),
+    CheckSpec(id="output-schema/root", severity="error", source=_OUTPUT,
+              fires="The root of an output schema has not the type `object` (null counts as declared, `$ref` or "
+                    "`anyOf` alone are none); from 2026-07-28 on only what is no JSON object at all."),
+    CheckSpec(id="output-schema/invalid", severity="error", source=_OUTPUT,
+              fires="An output schema that is not valid by the meta-schema of its dialect."),
+    CheckSpec(id="output-schema/mismatch", severity="error", source=_OUTPUT,
+              fires="structuredContent that the output schema, as listed in that run, does not allow, or that is no "
+                    "object where the revision asks for one. Violations of `format` alone are a warning."),
+    CheckSpec(id="output-schema/no-structured", severity="error", source=_OUTPUT,
+              fires="A tool that declares an output schema gave a result that is no error, without structuredContent."),
+    CheckSpec(id="output-schema/text-disagrees", severity="warning", source="MCP server/tools#structured-content",
+              fires="The JSON in a result's texts contradicts its structuredContent."),
+    # what schemas and names lose tools, with which client; sources of the portability family are clients' own refusals
+    CheckSpec(id="portability/root-composition", severity="error", source=_CLIENTS,
+              fires="oneOf, anyOf, allOf, not or enum at the root of a tool's arguments."),
+    CheckSpec(id="portability/root-type", severity="error", source=_TOOLS,
+              fires="The root of a tool's arguments has not `type: object`."),
+    CheckSpec(id="portability/root-properties", severity="warning", source=_CLIENTS,
+              fires="The root of a tool's arguments has no `properties`."),
+    CheckSpec(id="portability/array-items", severity="error", source=_CLIENTS,
+              fires="An array without `items`, at any depth."),
+    CheckSpec(id="portability/tuple-items", severity="error", source=_CLIENTS,
+              fires="`items` as a list; a warning for `prefixItems` beside `items`."),
+    CheckSpec(id="portability/type-union", severity="warning", source=_CLIENTS,
+              fires="`type` is a list of type names; an error where \"array\" is one and there are no `items`."),
+    CheckSpec(id="portability/untyped-schema", severity="warning", source=_CLIENTS,
+              fires="A schema without any constraining keyword, such as `{}` or a description alone; not directly "
+                    "under `not`."),
+    CheckSpec(id="portability/missing-type", severity="warning", source=_CLIENTS,
+              fires="A schema that constrains something and says no type."),
+    CheckSpec(id="portability/boolean-schema", severity="error", source=_CLIENTS,
+              fires="`true` or `false` where a schema object is expected, in input or output; not as "
+                    "`additionalProperties` and its kin."),
+    CheckSpec(id="portability/enum-values", severity="error", source=_CLIENTS,
+              fires="An enum of other values than strings, with an empty string, of another type, or empty; a warning "
+                    "for a value that stands twice."),
+    CheckSpec(id="portability/const-keyword", severity="warning", source=_CLIENTS,
+              fires="`const`."),
+    CheckSpec(id="portability/string-format", severity="warning", source=_CLIENTS,
+              fires="A format of strings other than date-time."),
+    CheckSpec(id="portability/required-unknown", severity="error", source=_CLIENTS,
+              fires="`required` names what is not in `properties`."),
+    CheckSpec(id="portability/keyword-mismatch", severity="error", source=_CLIENTS,
+              fires="`items` on what is no array, `properties` or `required` on what is no object."),
+    CheckSpec(id="portability/property-key", severity="error", source=_CLIENTS,
+              fires="A property name with other characters than letters, digits, `_`, `.` and `-`, or of more "
+                    "than 64."),
+    CheckSpec(id="portability/pattern-lookaround", severity="error", source=_CLIENTS,
+              fires="A pattern with a lookahead, a lookbehind or a back-reference."),
+    CheckSpec(id="portability/pattern-syntax", severity="error", source=_REGEX,
+              fires="A pattern with a construct of one engine, such as `(?i)` or `\\A`; a warning for Unicode property "
+                    "classes."),
+    CheckSpec(id="portability/pattern-anchors", severity="warning", source=_CLIENTS,
+              fires="A pattern that does not begin with ^ and end with $."),
+    CheckSpec(id="portability/nested-composition", severity="warning", source=_CLIENTS,
+              fires="oneOf or allOf below the root of a tool's arguments."),
+    CheckSpec(id="portability/unsupported-keyword", severity="warning", source=_CLIENTS,
+              fires="A keyword that Gemini's function declarations have not: exclusive bounds, multipleOf, "
+                    "uniqueItems, "
+                    "patternProperties, propertyNames, contains, not, if, dependent and unevaluated ones."),
+    CheckSpec(id="portability/local-ref", severity="warning", source=_CLIENTS,
+              fires="A reference to #/$defs/… or #/definitions/… in a tool's arguments."),
+    CheckSpec(id="portability/ref-target", severity="error", source=_CLIENTS,
+              fires="A reference to another place of the same schema, such as #/properties/…."),
+    CheckSpec(id="portability/recursive-ref", severity="error", source=_CLIENTS,
+              fires="A schema that holds itself; a warning in an output schema, unless nobody can follow it."),
+    CheckSpec(id="portability/dangling-ref", severity="error", source="JSON Schema: $ref has to be resolvable",
+              fires="A reference to what is not there, in input or output."),
+    CheckSpec(id="portability/remote-ref", severity="error", source="MCP basic#json-schema-usage",
+              fires="`$ref` to another document, in input or output; clients must not fetch it."),
+    CheckSpec(id="portability/ref-expansion", severity="error", source="ours",
+              fires="References that make more than 10,000 schemas of a schema where they are written out."),
+    CheckSpec(id="portability/default-value", severity="warning", source=_CLIENTS,
+              fires="A default of another type than its schema's, or one that its enum has not."),
+    CheckSpec(id="portability/dialect", severity="warning", source="MCP basic#json-schema-usage",
+              fires="A keyword that means nothing in the dialect in force, or a `$schema` that nobody knows; an error "
+                    "for a spelling that only an old draft allows."),
+    CheckSpec(id="validity/input-schema", severity="error", source=_TOOLS,
+              fires="A tool without an inputSchema, or with one that is no object."),
+    CheckSpec(id="validity/schema", severity="error", source="JSON Schema: the meta-schema of the dialect in force",
+              fires="An input schema that is none; a warning where draft-07 allows it and no revision says "
+                    "which dialect "
+                    "is meant."),
+    CheckSpec(id="validity/pattern", severity="error", source=_REGEX,
+              fires="A pattern that no engine reads."),
+    CheckSpec(id="validity/too-deep", severity="error", source="ours",
+              fires="A schema of more than 128 levels, or an answer to tools/list that is nested too deeply to "
+                    "be read."),
+    CheckSpec(id="validity/too-large", severity="error", source="ours",
+              fires="A schema of more than 50,000 subschemas or a million characters; it is not judged."),
+    CheckSpec(id="names/empty", severity="error", source=_TOOLS,
+              fires="A tool whose name is missing, empty or no text."),
+    CheckSpec(id="names/characters", severity="error", source=_TOOLS,
+              fires="A tool name with other characters than letters, digits, `_` and `-`; a warning for a dot, "
+                    "and for a "
+                    "digit or `-` at the beginning."),
+    CheckSpec(id="names/length", severity="error", source=_CLIENTS,
+              fires="A tool name of more than 64 characters."),
+    CheckSpec(id="names/prefixed-length", severity="warning", source=_CLIENTS,
+              fires="A tool name that is too long together with the server's name and a client's prefix."),
+    CheckSpec(id="names/duplicate", severity="error", source=_TOOLS,
+              fires="Two tools of one name."),
+    CheckSpec(id="names/look-alike", severity="warning", source="ours",
+              fires="Tool names that differ only by case, or by a character that clients replace."),
+    CheckSpec(id="names/too-many", severity="warning", source=_CLIENTS,
+              fires="More than 40 tools, and more than 128."),
     CheckSpec(id="contract/breaking", severity="error", source="ours",
               fires="The lists are not what contract.json says, and calls or readers of results that were right may "
                     "fail now: a tool or parameter is gone, the input is narrower, the output wider."),

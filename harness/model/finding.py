@@ -168,7 +168,7 @@ class Excused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
-    """A family that `[checks]` lowered, and how many findings it turned into warnings or hid."""
+    """What `[checks]` lowered, a family or one check, and how many findings that turned into warnings or hid."""
 
     family: str
     server: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness.model.checks import OFF_BY_DEFAULT
+from harness.model.checks import OFF_BY_DEFAULT, family_of
 
 if TYPE_CHECKING:
     from harness.model.contract import Contract
@@ -55,6 +55,7 @@ Elicit = Literal["accept", "decline", "cancel"]
 Action = Literal["call", "read_resource", "get_prompt"]
 Level = Literal["attempted", "answered", "succeeded"]
 FamilyLevel = Literal["error", "warning", "off"]
+ParameterLevel = Literal["report", "require"]
 Runtime = Literal["docker", "process"]
 
 CALL_TIMEOUT_S = 30.0
@@ -114,7 +115,11 @@ class ProfileSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredSpec:
-    """A family of checks that `[checks]` sets to something else than `error`."""
+    """What `[checks]` says of a family of checks, where that is not its usual level, or of one check.
+
+    Attributes:
+        family: The family, or the full id of the check.
+    """
 
     family: str
     to: FamilyLevel
@@ -123,15 +128,33 @@ class LoweredSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """The `[checks]` table: the level that `exercised` asks for, and families that were lowered."""
+    """The `[checks]` table: what `exercised` and the like ask for, and the levels of families and of single checks.
+
+    Attributes:
+        parameters: Whether a parameter that no answered call used is a finding.
+        tokens: What the list of tools may cost, None without a budget.
+        places: Key -> where it stands, for those of `parameters` and `tokens` that are there.
+    """
 
     exercised: Level = "succeeded"
     lowered: tuple[LoweredSpec, ...] = ()
+    parameters: ParameterLevel = "report"
+    tokens: int | None = None
+    places: Mapping[str, Place] = field(default_factory=dict)
 
-    def level_of(self, family: str) -> FamilyLevel:
-        """The level of one family: what `[checks]` says; else `error`, or `off` for one that is off by default."""
-        usual: FamilyLevel = "off" if family in OFF_BY_DEFAULT else "error"
-        return next((item.to for item in self.lowered if item.family == family), usual)
+    def spec_of(self, check: str) -> LoweredSpec | None:
+        """What `[checks]` says of a check (its own id goes before its family) or of a family, None if nothing."""
+        names = (check, family_of(check))
+        return next((item for name in names for item in self.lowered if item.family == name), None)
+
+    def level_of(self, check: str) -> FamilyLevel:
+        """The level of one check or family.
+
+        What `[checks]` says; else `error` (each check with its usual severity), or `off` for what is off by default.
+        """
+        usual: FamilyLevel = "off" if family_of(check) in OFF_BY_DEFAULT else "error"
+        found = self.spec_of(check)
+        return usual if found is None else found.to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +172,7 @@ class ProjectSpec:
     exemptions_file: Path | None = None
     contract_file: Path | None = None
     contract: Contract | None = None  # what is in it
+    server_line: int | None = None  # of [server] in harness.toml
 
 
 # --- backend.toml -------------------------------------------------------------------------------
@@ -326,6 +350,7 @@ class CaseSpec:
     place: Place
     cleanup: tuple[StepSpec, ...] = ()
     profiles: tuple[str, ...] | None = None
+    backends: tuple[str, ...] | None = None  # names, as exemptions write them; None: with each
     timeout_s: float | None = None
 
 
@@ -354,7 +379,7 @@ class ExemptionSpec:
     subject: str
     reason: str
     place: Place
-    backends: tuple[str, ...] = ()  # "name" or "name@version"; empty: every cell
+    backends: tuple[str, ...] = ()  # "name", "name@version" or a cell's label; empty: every cell
     expires: str | None = None  # ISO date; the named day is the last good one
     owner: str | None = None
     issue: str | None = None

@@ -430,7 +430,7 @@ def event_from_json(data: Mapping[str, Any], *, bodies: Mapping[str, bytes] | No
     values: dict[str, Any] = {}
     for item in dataclasses.fields(kind):
         if item.name == "body":
-            values["body"] = _body_from_json(data, bodies or {})
+            values["body"] = _body_from_json(data, {} if bodies is None else bodies)
         elif item.name not in data:
             continue
         elif item.name == "step":

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Literal
 
-from harness.model.finding import Report
+from harness.model.finding import Finding, Report
 from harness.report.escape import cut_bytes, visible
+from harness.report.groups import Group, groups_of
 from harness.report.text import headline, subject_of
 
 __all__ = ["MESSAGE_BYTES", "to_annotations"]
@@ -31,12 +32,18 @@ def _lines(report: Report) -> Iterator[str]:
         yield _command("error", message, title=f"mcp-rollcall {failure.kind} error")
     if report.verdict == "partial":
         yield _command("warning", headline(report), title="mcp-rollcall partial")
-    for finding in judgement.findings:
-        about = f"{finding.server}: " if finding.server and finding.tool is not None else ""
-        message = f"{about}{subject_of(finding)}: {finding.message}" + (
-            f"\nrerun: {finding.rerun}" if finding.rerun else ""
-        )
-        yield _command(finding.severity, message, title=finding.check, file=finding.file, line=finding.line)
+    for group in groups_of(judgement.findings):
+        for finding in group.findings[:1] if group.several else group.findings:
+            yield _finding(group, finding)
+
+
+def _finding(group: Group, finding: Finding) -> str:
+    """One finding, or the first of many of a kind, with the places of all."""
+    about = f"{finding.server}: " if finding.server and finding.tool is not None else ""
+    subject = group.headline if group.several else subject_of(finding)
+    rows = "".join(f"\n{' '.join(part for part in row if part)}" for row in group.rows()) if group.several else ""
+    message = f"{about}{subject}: {finding.message}{rows}" + (f"\nrerun: {finding.rerun}" if finding.rerun else "")
+    return _command(finding.severity, message, title=finding.check, file=finding.file, line=finding.line)
 
 
 def _command(

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from xml.sax.saxutils import escape
 
-from harness.model.finding import Finding, Report
+from harness.model.finding import Report
 from harness.report.ansi import Paint
 from harness.report.escape import byte_length, cut_line, prefix, visible
+from harness.report.groups import Group, groups_of
 from harness.report.tally import Result, results
-from harness.report.text import finding_lines, subject_of
+from harness.report.text import group_lines, head_of
 
 __all__ = ["BODY_BYTES", "MAX_BYTES", "MESSAGE_BYTES", "to_junit"]
 
@@ -88,7 +89,7 @@ def _content(item: Result) -> tuple[str, str, str]:
         case = item.case
         place = "" if case.file is None else f"at {case.file}" + (f":{case.line}" if case.line else "")
         message = case.message or ("not run" if case.status == "not-run" else "failed")
-        parts = [case.message, place, *map(_described, item.findings)]
+        parts = [case.message, place, *map(_described, groups_of(item.findings))]
         kind = "not-judged" if case.status == "not-judged" else "case"
         return message, item.findings[0].check if item.findings else kind, "\n\n".join(part for part in parts if part)
     first, more = item.findings[0], len(item.findings) - 1
@@ -96,14 +97,13 @@ def _content(item: Result) -> tuple[str, str, str]:
     return (
         f"{message} (and {more} more)" if more else first.message,
         first.check,
-        "\n\n".join(map(_described, item.findings)),
+        "\n\n".join(map(_described, groups_of(item.findings))),
     )
 
 
-def _described(finding: Finding) -> str:
-    place = f" ({finding.file}{f':{finding.line}' if finding.line else ''})" if finding.file else ""
-    head = f"{finding.severity}: {subject_of(finding)}: {finding.check}{place}"
-    return "\n".join((head, *finding_lines(finding, paint=Paint(False), width=0, indent="  ")))
+def _described(group: Group) -> str:
+    head = f"{group.severity}: {head_of(group)}"
+    return "\n".join((head, *group_lines(group, paint=Paint(False), width=0, indent="  ")))
 
 
 def _attribute(text: str) -> str:

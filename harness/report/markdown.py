@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from harness.model.finding import Finding, HarnessFailure, Report
+from harness.model.finding import HarnessFailure, Report
 from harness.report.ansi import Paint
 from harness.report.escape import byte_length, cut_bytes, lines_of, visible
-from harness.report.text import finding_lines, headline, subject_of
+from harness.report.groups import Group, groups_of
+from harness.report.text import group_lines, headline, subject_of
 
 __all__ = ["SUMMARY_BYTES", "cell", "code", "fence", "fit_summary", "to_markdown"]
 
@@ -49,10 +50,28 @@ def to_markdown(report: Report) -> str:
                 ),
             )
         )
+    if judgement.listed:
+        blocks.append(
+            _table(
+                ("list", "tools", "prompts", "resources", "protocol"),
+                (
+                    (
+                        cell(row.source),
+                        str(row.tools) if row.whole else f"{row.tools}, further pages missing",
+                        str(row.prompts),
+                        str(row.resources),
+                        cell(row.protocol),
+                    )
+                    for row in judgement.listed
+                ),
+            )
+        )
     if judgement.errors:
         blocks += [f"### Errors: {len(judgement.errors)}", *map(_error, judgement.errors)]
     if judgement.findings:
-        blocks += [f"### Findings: {len(judgement.findings)}", *map(_finding, judgement.findings)]
+        groups = groups_of(judgement.findings)
+        shown = (part for group in groups for part in ((group,) if group.several else group.parts()))
+        blocks += [f"### Findings: {len(judgement.findings)}", *map(_finding, shown)]
     if judgement.not_judged:
         blocks.append(f"### Not judged: {len(judgement.not_judged)}")
         blocks.append(
@@ -161,11 +180,13 @@ def _place(file: str | None, line: int | None) -> str:
     return "" if file is None else file if line is None else f"{file}:{line}"
 
 
-def _finding(finding: Finding) -> str:
-    place = _place(finding.file, finding.line)
-    head = f"#### {finding.severity} {code(finding.check)}: {code(subject_of(finding))}"
+def _finding(group: Group) -> str:
+    finding = group.first
+    place = "" if group.several else _place(finding.file, finding.line)
+    about = group.headline if group.several else subject_of(finding)
+    head = f"#### {finding.severity} {code(finding.check)}: {code(about)}"
     where = " in ".join(code(part) for part in (finding.server, place) if part)
-    lines = "\n".join(finding_lines(finding, paint=Paint(False), width=_WIDTH))
+    lines = "\n".join(group_lines(group, paint=Paint(False), width=_WIDTH))
     return "\n\n".join(part for part in (head, where, fence(cut_bytes(lines, BLOCK_BYTES).split("\n"))) if part)
 
 

@@ -6,7 +6,6 @@ markup language in between. Only our own words are coloured.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from harness.model.finding import (
     Finding,
     HarnessFailure,
     Judgement,
+    Listed,
     Lowered,
     NotJudged,
     Ran,
@@ -27,8 +27,8 @@ from harness.model.finding import (
     Verdict,
 )
 from harness.report.ansi import Paint
-from harness.report.build import canonical
 from harness.report.escape import cut_bytes, display_width, lines_of, visible, wrap
+from harness.report.groups import Group, amount, groups_of
 
 __all__ = [
     "LOG_LINES",
@@ -36,6 +36,8 @@ __all__ = [
     "VALUE_BYTES",
     "amount",
     "finding_lines",
+    "group_lines",
+    "head_of",
     "headline",
     "subject_of",
     "to_text",
@@ -47,6 +49,9 @@ LOG_LINES = 20
 RERUNS = 3  # commands shown where one entry stands for several findings
 LOG_LINE_BYTES = 1_000
 MIN_WIDTH = 40
+MAX_GROUPS = 300  # of findings that are shown; the rest is counted
+TOOL_COLUMNS = 36
+MAX_LISTS = 100
 
 _STYLES: dict[Verdict, str] = {
     "clean": "green",
@@ -73,6 +78,7 @@ def to_text(report: Report, *, color: bool = False, width: int = 100) -> str:
     blocks: list[list[str]] = [
         [f"{paint('bold', 'mcp-rollcall:')} {paint(style, report.verdict)} — {headline(report)}"],
         list(_cells(judgement, paint, width)),
+        list(_lists(judgement.listed)),
         *_findings(judgement.findings, paint, width),
         *_errors(judgement.errors, paint, width),
         _not_judged(judgement.not_judged, paint, width),
@@ -85,17 +91,20 @@ def to_text(report: Report, *, color: bool = False, width: int = 100) -> str:
 def headline(report: Report) -> str:
     """What stands behind the verdict in the first line: the counts, also when green, then the notes."""
     judgement = report.judgement
+    lists = bool(judgement.listed) and not (judgement.ran or judgement.coverage)
     tools = sum(cell.tools for cell in judgement.coverage)
     succeeded = sum(cell.succeeded for cell in judgement.coverage)
     excused = sum(cell.excused for cell in judgement.coverage)
     servers = {run.server for run in judgement.ran} | {cell.server for cell in judgement.coverage}
+    servers |= {item.server for item in judgement.listed}
     cells = {(cell.server, cell.backend) for cell in judgement.coverage}
     severities = [finding.severity for finding in judgement.findings]
     counts = [amount(len(servers), "server")]
     if len(cells) > len(servers):
         counts.append(amount(len(cells), "cell"))
     spoken = sum(run.outcome != "not-spoken" for run in judgement.ran)
-    counts += [amount(spoken, "run"), amount(severities.count("error"), "finding")]
+    counts += [amount(len(judgement.listed), "list") if lists else amount(spoken, "run")]
+    counts.append(amount(severities.count("error"), "finding"))
     if "warning" in severities:
         counts.append(amount(severities.count("warning"), "warning"))
     if judgement.errors:
@@ -111,13 +120,13 @@ def headline(report: Report) -> str:
         notes.insert(0, "your own selection left something out" if own else "not everything could be judged")
     elif report.verdict == "nothing-run":
         notes.insert(0, "nothing was run")
-    line = f"{succeeded} of {tools} tools exercised, {excused} excused ({', '.join(counts)})"
+    what = f"{succeeded} of {tools} tools exercised, {excused} excused"
+    if lists:
+        what = amount(_tools_listed(judgement.listed), "tool")
+    elif report.verdict == "error" and not servers:
+        what = "nothing was judged"
+    line = f"{what} ({', '.join(counts)})"
     return " · ".join((line, *notes))
-
-
-def amount(number: int, word: str) -> str:
-    """`1 finding`, `2 findings`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def subject_of(finding: Finding) -> str:
@@ -126,18 +135,35 @@ def subject_of(finding: Finding) -> str:
     return visible(f"{name} {finding.pointer}" if finding.pointer else name)
 
 
-def finding_lines(
-    finding: Finding, *, paint: Paint, width: int, indent: str = "", alike: Sequence[Finding] = ()
-) -> Iterator[str]:
-    """What, evidence, source, rerun: all of a finding, or of several that are alike, but its heading."""
-    several = alike if len(alike) > 1 else (finding,)
+def head_of(group: Group) -> str:
+    """What a group is about: its check, and the tool, or how many tools."""
+    place = _place(group.first.file, group.first.line)
+    check = visible(group.first.check)
+    if group.several:
+        return f"{check}: {group.headline}"
+    return ", ".join(map(subject_of, group.findings)) + f": {check}" + (f" ({place})" if place else "")
+
+
+def finding_lines(finding: Finding, *, paint: Paint, width: int, indent: str = "") -> Iterator[str]:
+    """What, evidence, source, rerun: all of a finding but its heading."""
+    yield from group_lines(Group(findings=(finding,)), paint=paint, width=width, indent=indent)
+
+
+def group_lines(group: Group, *, paint: Paint, width: int, indent: str = "") -> Iterator[str]:
+    """The places, what, evidence, source, rerun: all of a group but its heading."""
+    finding, several = group.first, len(group.findings) > 1
+    if group.several:
+        yield from _places(group, width, indent)
     message = finding.message
-    if len(several) > 1 and finding.tool and message.startswith(f"{finding.tool} "):
+    if several and finding.tool and message.startswith(f"{finding.tool} ") and (not group.several or group.alike):
         message = f"each {message.removeprefix(finding.tool).lstrip(' ')}"
+    elif group.several and not group.alike:
+        message = f"such as {subject_of(finding)}: {message}"
     yield from wrap(cut_bytes(message, MESSAGE_BYTES), width, first=indent, rest=indent)
-    rows: list[tuple[str, Sequence[str]]] = [("evidence", list(_evidence(finding)))]
+    evidence = group.common() if group.several else finding.evidence
+    rows: list[tuple[str, Sequence[str]]] = [("evidence", list(_evidence(evidence)))]
     rows.append(("source", lines_of(finding.source) if finding.source else ()))
-    commands = list(dict.fromkeys(item.rerun for item in several if item.rerun))
+    commands = list(dict.fromkeys(item.rerun for item in group.findings if item.rerun))
     rest = [f"(and {len(commands) - RERUNS} more, in report.json)"] if len(commands) > RERUNS else []
     rows.append(("rerun", [line for command in commands[:RERUNS] for line in lines_of(command)] + rest))
     for name, lines in rows:
@@ -146,9 +172,20 @@ def finding_lines(
             yield f"{indent}{head}{line}"
 
 
-def _evidence(finding: Finding) -> Iterator[str]:
-    for key, value in sorted(finding.evidence.items()):
-        if value is None or value in ("", [], {}):
+def _places(group: Group, width: int, indent: str) -> Iterator[str]:
+    rows = list(group.rows())
+    column = min(max((display_width(name) for name, places in rows if places), default=0), TOOL_COLUMNS)
+    for name, places in rows:
+        if not places:
+            yield f"{indent}  {name}"
+            continue
+        lead = f"{indent}  {name}{' ' * max(0, column - display_width(name))}  "
+        yield from wrap(places, width, first=lead, rest=f"{indent}      ")
+
+
+def _evidence(evidence: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in sorted(evidence.items()):
+        if key == "kind" or value is None or value in ("", [], {}):
             continue
         text = cut_bytes(_shown(value), VALUE_BYTES)
         lines = lines_of(text.removesuffix("\n"))
@@ -200,6 +237,29 @@ def _cells(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
             yield " " * (2 + column) + paint("dim", line)
 
 
+def _tools_listed(lists: Sequence[Listed]) -> int:
+    """How many tools the lists name, each once where one server gave several."""
+    most: dict[str, int] = {}
+    for item in lists:
+        most[item.server] = max(most.get(item.server, 0), item.tools)
+    return sum(most.values())
+
+
+def _lists(lists: Sequence[Listed]) -> Iterator[str]:
+    """One line for every list that was judged."""
+    column = min(max((display_width(visible(item.source)) for item in lists), default=0), 60) + 3
+    for item in lists[:MAX_LISTS]:
+        name = visible(item.source)
+        parts = [amount(item.tools, "tool")]
+        parts += [amount(item.prompts, "prompt")] if item.prompts else []
+        parts += [amount(item.resources, "resource")] if item.resources else []
+        parts += [visible(f"protocol {item.protocol}")] if item.protocol else []
+        parts += [] if item.whole else ["further pages missing"]
+        yield f"  {name}{' ' * max(2, column - display_width(name))}{', '.join(parts)}"
+    if len(lists) > MAX_LISTS:
+        yield f"  … and {amount(len(lists) - MAX_LISTS, 'more list')}"
+
+
 def _numbers(cell: Coverage | None, paint: Paint) -> str:
     if cell is None:
         return paint("red", "no tools listed")
@@ -238,30 +298,22 @@ def _basis(cell: Coverage | None, runs: Sequence[Ran], cases: Sequence[CaseResul
 
 
 def _findings(findings: Sequence[Finding], paint: Paint, width: int) -> Iterator[list[str]]:
-    for server, group in groupby(findings, key=lambda finding: finding.server):
-        mine = list(group)
+    left = MAX_GROUPS
+    for server, members in groupby(findings, key=lambda finding: finding.server):
+        mine = list(members)
         warnings = sum(finding.severity == "warning" for finding in mine)
         numbers = [amount(len(mine) - warnings, "finding")] if len(mine) > warnings else []
         numbers += [amount(warnings, "warning")] if warnings else []
         yield [f"{paint('bold', visible(server) or 'files')} — {', '.join(numbers)}"]
-        for alike in _alike(mine):
-            finding = alike[0]
-            style, mark = _MARKS[finding.severity]
-            place = _place(finding.file, finding.line)
-            head = ", ".join(map(subject_of, alike)) + f": {visible(finding.check)}" + (f" ({place})" if place else "")
-            first, *more = wrap(head, width, first="    ", rest="      ")
-            body = finding_lines(finding, paint=paint, width=width, indent="    ", alike=alike)
+        groups = groups_of(mine)
+        for group in groups[:left]:
+            style, mark = _MARKS[group.severity]
+            first, *more = wrap(head_of(group), width, first="    ", rest="      ")
+            body = group_lines(group, paint=paint, width=width, indent="    ")
             yield [f"  {paint(style, mark)} {first.removeprefix('    ')}", *more, *body]
-
-
-def _alike(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
-    """Findings that differ in the tool only stand together, so that what is said of forty tools is said once."""
-    groups: dict[str, list[Finding]] = {}
-    for finding in findings:
-        message = finding.message.removeprefix(f"{finding.tool} ") if finding.tool else finding.message
-        key = canonical(dataclasses.replace(finding, tool=None, rerun="", message=message))
-        groups.setdefault(key, []).append(finding)
-    return groups.values()
+        if rest := sum(len(group.findings) for group in groups[left:]):
+            yield [f"  … and {amount(rest, 'more finding')}, in report.json"]
+        left = max(0, left - len(groups))
 
 
 def _errors(errors: Sequence[HarnessFailure], paint: Paint, width: int) -> Iterator[list[str]]:

@@ -75,9 +75,7 @@ reason = '''
 
 def test_a_check_that_nobody_knows_is_no_malformed_entry(write) -> None:
     """It is stale, or of a later version; that is judged later."""
-    root = write(
-        {"e.toml": f'schema = 1\n[a."portability/boolean-schema"]\nx = "{REASON}"\n[a.soon]\ny = "{REASON}"\n'}
-    )
+    root = write({"e.toml": f'schema = 1\n[a."gate/later"]\nx = "{REASON}"\n[a.soon]\ny = "{REASON}"\n'})
     assert [entry.problems for entry in read_exemptions(root / "e.toml", base=root)] == [(), ()]
 
 
@@ -95,3 +93,25 @@ def test_a_file_that_cannot_be_used_is_an_error(write, text) -> None:
         read_exemptions(root / "e.toml", base=root)
     assert caught.value.code == 2
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("redis", True),
+        ("redis@8", True),
+        ("redis@8+postgres@17", True),
+        ("cache=redis@8+queue=redis@7", True),
+        ("cache=redis", True),
+        ("redis@8+", False),
+        ("+redis@8", False),
+        ("=redis", False),
+        ("cache=queue=redis", False),
+        ("redis @8", False),
+    ],
+)
+def test_an_entry_names_backends_as_reports_do(write, name: str, good: bool) -> None:
+    reason = "needs a second account, which the store does not have"
+    root = write({"e.toml": f'schema = 1\n[a.exercised.x]\nreason = "{reason}"\nbackend = "{name}"\n'})
+    (entry,) = read_exemptions(root / "e.toml", base=root)
+    assert (not entry.problems) is good

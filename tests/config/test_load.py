@@ -83,6 +83,20 @@ wire        = "warning"
     assert project.checks == CheckSettings(exercised="answered", lowered=(lowered,))
 
 
+def test_single_checks_have_levels_that_go_before_those_of_their_families(loaded) -> None:
+    text = (
+        'schema = 1\n[server]\nname = "n"\ncommand = ["c"]\n[suites]\nfiles = ["suites/*"]\n[checks]\n'
+        'parameters = "require"\ntokens = 9000\nwire = "off"\n"wire/not-utf8" = "warning"\n'
+        '"strict/unknown-tool-is-error" = "error"\n'
+    )
+    checks = loaded(harness=text).projects[0].checks
+    assert (checks.parameters, checks.tokens, checks.exercised) == ("require", 9000, "succeeded")
+    assert {key: place.line for key, place in checks.places.items()} == {"parameters": 8, "tokens": 9}
+    levels = {name: checks.level_of(name) for name in ("wire", "wire/framing", "wire/not-utf8", "process/orphan")}
+    assert levels == {"wire": "off", "wire/framing": "off", "wire/not-utf8": "warning", "process/orphan": "error"}
+    assert (checks.level_of("strict"), checks.level_of("strict/unknown-tool-is-error")) == ("off", "error")
+
+
 def test_what_is_left_out_has_defaults(loaded) -> None:
     (project,) = loaded(
         harness='schema = 1\n[server]\nname = "n"\ncommand = ["c"]\nbuild = ["make"]\n[suites]\nfiles = ["suites/*"]\n'

@@ -132,6 +132,71 @@ def test_cases_that_name_no_profile_run_in_the_first(project) -> None:
     assert [run.selected for run in plan.cells[0].runs[:2]] == [("keys/get",), ("keys/get", "keys/asks")]
 
 
+def bound_to(*names: str) -> str:
+    return (
+        SUITE
+        + f"""\
+[[case]]
+id = "bound"
+backend = {list(names)!r}
+[[case.step]]
+call = "bound"
+"""
+    )
+
+
+def where_bound_runs(plan: Plan) -> list[str]:
+    return [cell.backend for cell in plan.cells if any("keys/bound" in run.selected for run in cell.runs)]
+
+
+@pytest.mark.parametrize(
+    ("names", "cells"),
+    [
+        (["a"], ["a@1", "a@2"]),
+        (["b@2"], ["b@2"]),
+        (["a@1", "b"], ["a@1", "b@1", "b@2"]),
+        (["a@embedded"], []),
+    ],
+)
+def test_a_case_runs_with_the_backends_that_it_names(project, names: list[str], cells: list[str]) -> None:
+    loaded = project('[backends.x]\nuse = ["a", "b"]\nversions = ["1", "2"]\n', suite=bound_to(*names))
+    plan = planned(loaded)
+    assert where_bound_runs(plan) == cells
+    assert labels(plan) == ["a@1", "a@2", "b@1", "b@2"]
+    assert all("keys/get" in cell.runs[0].selected for cell in plan.cells)
+    assert not plan.partial
+
+
+def test_a_case_may_name_a_form_or_a_cell_of_several_roles(project) -> None:
+    roles = '[backends.x]\nuse = "a"\nversions = ["1", "2"]\n[backends.y]\nuse = ["a", "b"]\n'
+    loaded = project(roles, suite=bound_to("a@2+b@1", "y=a@embedded"))
+    assert where_bound_runs(planned(loaded)) == ["a@2+b@1"]
+    assert where_bound_runs(planned(loaded, "process")) == ["x=a@embedded+y=a@embedded"]
+
+
+def test_a_case_goes_by_the_backend_of_its_suite_unless_it_has_its_own(project) -> None:
+    suite = bound_to("a").replace('id = "keys"', 'id = "keys"\nbackend = "b"')
+    plan = planned(project('[backends.x]\nuse = ["a", "b"]\n', suite=suite))
+    assert [cell.runs[0].selected for cell in plan.cells] == [("keys/bound",), ("keys/get",)]
+
+
+def test_a_cell_for_which_no_case_is_left_is_planned_all_the_same(project) -> None:
+    suite = SUITE.replace('id = "keys"', 'id = "keys"\nbackend = "b"')
+    plan = planned(project('[backends.x]\nuse = ["a", "b"]\n', suite=suite))
+    assert labels(plan) == ["a@1", "b@1"]
+    assert not any(run.cases for run in plan.cells[0].runs)
+
+
+def test_a_case_bound_to_a_backend_may_use_an_output_that_the_other_has_not(project) -> None:
+    rich = BACKEND.format(name="b").replace("[process]", 'zone = "z"\n[process]')
+    suite = bound_to("b") + 'arguments = { zone = "${backend.x.zone}" }\n'
+    plan = planned(project('[backends.x]\nuse = ["a", "b"]\n', suite=suite, **{"backends/b/backend.toml": rich}))
+    assert where_bound_runs(plan) == ["b@1"]
+    unbound = suite.replace("backend = ['b']", "")
+    with pytest.raises(ConfigError, match="a, which may fill the role too, has no such output"):
+        project('[backends.x]\nuse = ["a", "b"]\n', suite=unbound, **{"backends/b/backend.toml": rich})
+
+
 def test_a_selection_leaves_what_all_of_its_axes_mean(project) -> None:
     loaded = project('[backends.x]\nuse = ["a", "b"]\nversions = ["1", "2"]\n')
     assert labels(planned(loaded, backends=("a",))) == ["a@1", "a@2"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -51,18 +52,40 @@ class Project:
                 env[key] = value
         return env
 
-    def run(self, *arguments: str, cwd: str = ".", env: dict | None = None, timeout: float = 120) -> Done:
-        report = self.root / ".rollcall" / "report.json"
+    def run(
+        self,
+        *arguments: str,
+        cwd: str = ".",
+        env: dict | None = None,
+        timeout: float = 120,
+        limits: dict[int, int] | None = None,
+        out: str = ".rollcall",
+        before: tuple[str, ...] = (),
+    ) -> Done:
+        """Runs the command line.
+
+        Args:
+            limits: Resource limits of the process and all that it starts.
+            out: Folder of its report.json.
+            before: Words to run it with, such as `setpriv …`.
+        """
+        report = self.root / out / "report.json"
         with suppress(OSError):
             report.unlink()
+
+        def limit() -> None:
+            for which, value in (limits or {}).items():
+                resource.setrlimit(which, (value, value))
+
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "harness", *arguments],
+            [*before, sys.executable, "-P", "-m", "harness", *arguments],
             cwd=self.root / cwd,
             env=self.environment(**(env or {})),
             capture_output=True,
             encoding="utf-8",
             timeout=timeout,
             stdin=subprocess.DEVNULL,
+            preexec_fn=limit if limits else None,
         )
         read = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
         return Done(done.returncode, done.stdout, done.stderr, read)

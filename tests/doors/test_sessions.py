@@ -63,7 +63,7 @@ def test_importing_the_sessions_registers_nothing(project, nox):
 def test_the_list_reads_like_a_menu(project, nox):
     project.write({"harness.toml": harness_toml()})
     listed = nox("-l").stdout
-    for name in ("build", "integration", "run(", "judge", "exemptions", "reap", "doctor"):
+    for name in ("build", "integration", "run(", "judge", "exemptions", "backends", "reap", "doctor"):
         line = next(line for line in listed.splitlines() if line.startswith(f"- {name}"))
         assert len(line.partition("->")[2]) > 20
 

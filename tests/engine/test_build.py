@@ -78,6 +78,68 @@ async def test_a_removed_artefact_is_built_again(tmp_path):
     assert (tmp_path / "dist/out").exists()
 
 
+@pytest.fixture
+def checkouts(tmp_path):
+    """A repository whose build makes `dist/` and counts itself; clones of it, as CI has them."""
+    source, count = tmp_path / "source", tmp_path / "count"
+    source.mkdir()
+    (source / ".gitignore").write_text("dist/\n.rollcall/\n")
+    (source / "server.py").write_text("1")
+    git = ["git", "-C", str(source), "-c", "user.name=n", "-c", "user.email=n@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
+
+    def clone(name: str, *, restored: tuple[Path, ...] = ()) -> ProjectSpec:
+        root = tmp_path / name
+        subprocess.run(["git", "clone", "-q", str(source), str(root)], check=True)
+        for path in restored:
+            shutil.copytree(path, root / path.name, symlinks=True)
+        return project(root, sh(f"echo x >> {count}; mkdir -p dist; cp server.py dist/out"))
+
+    def made() -> int:
+        return len(count.read_text().split())
+
+    return clone, made
+
+
+async def test_a_build_that_a_cache_restored_is_reused_in_a_fresh_checkout_at_the_same_place(checkouts, tmp_path):
+    clone, made = checkouts
+    await built(with_venv(clone("work")))
+    kept = (tmp_path / "work").rename(tmp_path / "cache")
+    progress = Noted()
+    fresh = with_venv(clone("work", restored=(kept / ".rollcall", kept / "dist")))
+    again = await built(fresh, progress)
+    assert made() == 1
+    assert any("reused" in note for note in progress.notes)
+    subprocess.run([again.bin / "python", "-c", "pass"], check=True)
+
+
+async def test_a_restored_build_without_what_it_left_in_the_tree_is_made_again(checkouts, tmp_path):
+    """The command does not name `dist/`, so only git can tell that it is missing."""
+    clone, made = checkouts
+    await built(clone("work"))
+    kept = (tmp_path / "work").rename(tmp_path / "cache")
+    progress = Noted()
+    await built(clone("work", restored=(kept / ".rollcall",)), progress)
+    assert made() == 2
+    assert any("dist/" in note for note in progress.notes)
+
+
+async def test_a_build_that_was_moved_is_made_again_and_the_progress_says_why(checkouts, tmp_path):
+    """The programs of a virtual environment hold its path."""
+    clone, made = checkouts
+    await built(with_venv(clone("work")))
+    progress = Noted()
+    moved = with_venv(clone("elsewhere", restored=(tmp_path / "work/.rollcall", tmp_path / "work/dist")))
+    await built(moved, progress)
+    assert made() == 2
+    assert any("cannot be moved" in note for note in progress.notes)
+
+
+def with_venv(spec: ProjectSpec) -> ProjectSpec:
+    return dataclasses.replace(spec, server=dataclasses.replace(spec.server, venv=True))
+
+
 async def test_the_lock_file_is_part_of_the_fingerprint(tmp_path):
     spec = project(tmp_path, ("npm", "ci"))
     before = fingerprint(spec)

@@ -1,6 +1,8 @@
 """What the recorder writes can be read back, and holds no secret. Ours."""
 
+import errno
 import json
+import resource
 import time
 
 import pytest
@@ -114,3 +116,38 @@ def test_lone_surrogates_do_not_spoil_the_file(record):
     record.sent(b"", "\udfff")
     assert events(record)[0].detail == "\ud800"
     assert events(record)[1].label == "\udfff"
+
+
+def test_where_space_ends_what_was_written_stays_whole_and_the_rest_is_told_once(tmp_path):
+    recorder = Recorder(tmp_path / "server-1.jsonl", bodies=tmp_path / "bodies", masker=Masker(), began=0.0)
+    told = []
+    recorder.on_failed = lambda: told.append(recorder.failed)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        for number in range(100):
+            recorder.received(b"x" * 300, number * 301)
+        recorder.received(b"y" * 300_000, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    recorder.received(b"later", 0)
+    recorder.close()
+    assert [error.errno for error in told] == [errno.EFBIG]
+    lines = (tmp_path / "server-1.jsonl").read_text().splitlines()
+    assert len(parse_lines("server-1.jsonl", lines).events) == len(lines) == recorder.count > 10
+    assert not (tmp_path / "bodies").exists()
+
+
+def test_a_large_body_without_space_leaves_no_half_of_it(tmp_path):
+    """Half a side file would be taken for what the server said."""
+    recorder = Recorder(tmp_path / "server-1.jsonl", bodies=tmp_path / "bodies", masker=Masker(), began=0.0)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        recorder.received(b"y" * 300_000, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    recorder.close()
+    assert recorder.failed is not None
+    assert list((tmp_path / "bodies").iterdir()) == []
+    assert (tmp_path / "server-1.jsonl").read_bytes() == b""

@@ -2,6 +2,9 @@
 
 import pytest
 
+from harness.engine.evidence import read_evidence
+from harness.engine.mask import Masker
+from harness.findings.steps import view_run
 from harness.model.plan import CaptureSpec, EventuallySpec
 from harness.model.transcript import Diagnostic, StepEnded, StepStarted
 
@@ -100,3 +103,30 @@ async def test_a_confirmation_without_token_is_told(play, make):
 async def test_a_value_that_is_no_json_is_unresolved(play, make):
     played = await play("eventually", [(make.call("echo", {"text": float("inf")}),)])
     assert played.ends == ["unresolved"]
+
+
+SECRET = "t9-secret-of-the-stack-0123456789"
+KEPT = 300  # characters of a text that a mismatch quotes
+
+
+async def test_a_mismatch_is_masked_before_it_is_cut(play, make):
+    """Half a secret is no secret that could be found, and is one all the same."""
+    long = "x" * (KEPT - 10) + SECRET + "y" * KEPT
+    steps = [(make.call("echo", {"text": long}, expect=expect),) for expect in ({"text_equals": "no"}, {"code": 3})]
+    played = await play("good", steps, masker=Masker([SECRET]))
+    assert all("*" * 10 in event.detail for event in played.of(StepEnded))
+    assert not any(SECRET[:6] in path.read_text() for path in played.folder.rglob("*") if path.is_file())
+
+
+async def test_a_secret_in_a_pattern_is_masked_as_the_text_is(play, make, monkeypatch):
+    """In a pattern a value is escaped, and asterisks have a meaning: the judge sees the same match as the engine."""
+    monkeypatch.setenv("ROLLCALL_TEST_KEY", SECRET)
+    steps = [
+        (make.call("echo", {"text": f"<{secret}>"}, expect={"text_matches": "^<${env.ROLLCALL_TEST_KEY}>$"}),)
+        for secret in ("${env.ROLLCALL_TEST_KEY}", "other")
+    ]
+    played = await play("good", steps)
+    assert played.cases == {"case-0": "completed", "case-1": "stopped"}
+    assert not any("secret-of" in path.read_text() for path in played.folder.rglob("*") if path.is_file())
+    uses = view_run(played.run, read_evidence(played.folder.parents[4], played.plan).found[0]).uses
+    assert [use.wrong == () for use in uses] == [True, False]

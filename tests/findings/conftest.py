@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +54,12 @@ from harness.model.transcript import (
 )
 
 TODAY = date(2026, 12, 1)
+NOWHERE = "nowhere.toml"
+QUIET = (
+    "annotation",
+    "output-schema",
+    "portability",
+)  # off unless a test names them: what Tape.start lists has a name and no more
 OK = {"content": [{"type": "text", "text": "fine"}]}
 
 
@@ -301,8 +308,12 @@ def plan_for(
             for run_key in keys
         )
         cells.append(Cell(server=server, backend=backend, roles=choices, runs=runs))
+    named = {family.partition("/")[0] for family, _ in checks}
     lowered = tuple(
         LoweredSpec(family=family, to=to, place=Place(file="harness.toml", line=12)) for family, to in checks
+    )
+    lowered += tuple(
+        LoweredSpec(family=family, to="off", place=Place(file=NOWHERE)) for family in QUIET if family not in named
     )
     projects = tuple(
         ProjectSpec(
@@ -348,7 +359,8 @@ def rerun(run_key, case):
 
 def judged(*found, missing=(), today=TODAY, plan=None, **more):
     """The judgement of evidence under a plan that fits it."""
-    return judge(plan or plan_for(found, **more), found, missing=missing, today=today, rerun=rerun)
+    judgement = judge(plan or plan_for(found, **more), found, missing=missing, today=today, rerun=rerun)
+    return replace(judgement, lowered=tuple(item for item in judgement.lowered if item.file != NOWHERE))
 
 
 def checks(judgement):

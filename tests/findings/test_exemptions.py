@@ -94,7 +94,7 @@ def test_an_entry_for_another_backend_excuses_nothing_here(t):
             {"subject": "b", "check": "exercized"},
             "there is no check 'exercized' in this version (did you mean 'exercised'?)",
         ),
-        ({"subject": "b", "check": "output-schema"}, "there is no check 'output-schema' in this version"),
+        ({"subject": "b", "check": "input-schema"}, "there is no check 'input-schema' in this version"),
         ({"subject": "b", "backends": ("postgres",)}, "fixture has no backend 'postgres'"),
     ],
 )
@@ -116,6 +116,28 @@ def test_a_backend_that_the_project_could_run_is_not_stale_but_not_judged(t):
     )
     assert judgement.findings == ()
     assert {item.own for item in judgement.not_judged} == {True}
+
+
+def test_the_label_of_a_cell_with_several_roles_names_that_cell_alone(t):
+    one, two = (cell(t, f"redis@8+db@{version}", *called) for version, called in (("1", ("a", "b")), ("2", ("a",))))
+    entry = t.exempt("b", backends=("redis@8+db@2",))
+    judgement = t.judged(one, two, exemptions=[entry], checks=[("suite", "off")])
+    assert judgement.findings == ()
+    assert [item.backend for item in judgement.excused] == ["redis@8+db@2"]
+    gone = t.exempt("b", backends=("redis@8+db@2", "redis@8+db@3"))
+    judgement = t.judged(one, two, exemptions=[gone], checks=[("suite", "off")])
+    assert "no backend 'redis@8+db@3'" in t.one(judgement, "exemption/stale").message
+    judgement = t.judged(one, exemptions=[entry], versions=("8", "1", "2"), partial=True)
+    assert judgement.findings == ()
+    assert {item.own for item in judgement.not_judged} == {True}
+
+
+def test_the_advice_of_a_false_entry_names_cells_by_their_labels(t):
+    one, two = (cell(t, f"redis@8+db@{version}", *called) for version, called in (("1", ("a", "b")), ("2", ("a",))))
+    judgement = t.judged(one, two, exemptions=[t.exempt("b")], checks=[("suite", "off")])
+    message = t.one(judgement, "exemption/false").message
+    advice = message.partition("write `")[2].partition("`")[0]
+    assert advice == 'backend = ["redis@8+db@2"]'
 
 
 def test_a_malformed_entry_excuses_nothing_and_the_rest_is_judged(t):
@@ -156,6 +178,10 @@ def test_two_entries_for_one_thing_are_duplicate_and_both_places_are_named(t):
         (("redis",), ("redis@8",), True),
         (("redis@7",), ("redis@8",), False),
         (("redis@7", "redis@8"), ("redis@8",), True),
+        (("redis@8+db@1",), ("redis@8",), True),
+        (("redis@8+db@1",), ("redis",), True),
+        (("redis@8+db@1",), ("x=redis@8",), True),
+        (("redis@8+db@1",), ("redis@8+db@2",), False),
     ],
 )
 def test_entries_are_duplicate_where_their_backends_overlap(t, one, other, duplicate):

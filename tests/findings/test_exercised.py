@@ -1,5 +1,7 @@
 """Coverage: every listed tool is exactly one of succeeded, refused-only, failed-only, excused, missing."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,6 +57,33 @@ def test_every_cell_is_covered_on_its_own(t):
     found = t.one(judgement, "exercised/failed-only")
     assert "with redis@8" in found.message
     assert [coverage.succeeded for coverage in judgement.coverage] == [2, 1]
+
+
+def test_a_tool_of_a_case_for_one_backend_is_missing_with_the_other(t):
+    one = t.evidence(t.key(backend="redis@7"), t.Tape().start(("a", "b")).case("one").step("a").step("b").done().stop())
+    two = t.evidence(t.key(backend="redis@8"), t.Tape().start(("a", "b")).case("two").step("a").done().stop())
+    plan = t.plan_for([one, two])
+    bound = {"s/one": ("redis@7",), "s/two": ("redis@8",)}
+
+    def only(run):
+        cases = tuple(
+            (suite, replace(case, backends=bound[f"{suite}/{case.id}"]))
+            for suite, case in run.cases
+            if run.key.backend in bound[f"{suite}/{case.id}"]
+        )
+        return replace(run, cases=cases, selected=tuple(f"{suite}/{case.id}" for suite, case in cases))
+
+    plan = replace(plan, cells=tuple(replace(cell, runs=tuple(only(run) for run in cell.runs)) for cell in plan.cells))
+    judgement = t.judged(one, two, plan=plan)
+    found = t.one(judgement, "exercised/missing")
+    assert t.checks(judgement) == ["exercised/missing"]
+    assert found.message == (
+        "b is listed and no call reached it with redis@8; s/one step 2 calls it, and runs with redis@7 only"
+    )
+    assert [(item.backend, item.missing, item.judged) for item in judgement.coverage] == [
+        ("redis@7", 0, True),
+        ("redis@8", 1, True),
+    ]
 
 
 EXPECT_NO = {"is_error": True, "text_contains": ["no such"]}
@@ -141,7 +170,9 @@ def test_a_listing_that_fails_is_one_finding(t, what):
         tape.reply(asked, {"tools": [], "nextCursor": "x"})
         tape.reply(tape.send("tools/list", {"cursor": "x"}), {"tools": [], "nextCursor": "x"})
     else:
-        tape.reply(asked, {"no-object": [], "no-array": {}, "no-name": {"tools": [{"nam": "x"}]}}[what])
+        tape.reply(
+            asked, {"no-object": [], "no-array": {}, "no-name": {"tools": [{"nam": "x", "inputSchema": {}}]}}[what]
+        )
     judgement = run(t, tape.stop())
     assert t.checks(judgement) == ["exercised/list-failed"]
     words = {"error": "-32603: 'cannot make a schema'", "cursor": "pages without end"}
@@ -163,7 +194,8 @@ def test_a_tool_that_is_named_like_something_inherited_is_a_tool_like_any_other(
     """A36"""
     names = ("constructor", "__class__", "toString", "")
     judgement = run(t, t.Tape().start(names).stop())
-    assert sorted(finding.tool for finding in judgement.findings) == sorted(names)
+    missing = [finding.tool for finding in judgement.findings if finding.check == "exercised/missing"]
+    assert sorted(missing) == sorted(names)
 
 
 OUTCOMES = st.sampled_from(["ok", "refused", "error", "looks", "malformed", "timeout", "none"])

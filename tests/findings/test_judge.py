@@ -123,6 +123,27 @@ def test_a_lowered_family_turns_into_warnings_or_vanishes_and_is_listed_either_w
     assert t.judged(found, checks=[("wire", "off")]).findings == ()
 
 
+def test_a_single_check_has_a_level_of_its_own_that_goes_before_its_familys(t):
+    tape = t.Tape().start().case("one").step("echo").done()
+    tape.raw('{"jsonrpc": "2.0", "method": "notifications/message", "params": {"a": 1, "a": 2}}')
+    tape.stop(ended_by="term", waited_s=5.0)
+    found = t.evidence(t.key(), tape)
+
+    def levels(*checks):
+        judgement = t.judged(found, checks=checks)
+        return {item.check: item.severity for item in judgement.findings}, judgement.lowered
+
+    usual, lowered = levels()
+    assert usual == {"process/late-exit": "warning", "wire/duplicate-key": "error"}
+    assert lowered == ()
+    some, lowered = levels(("wire", "off"), ("wire/duplicate-key", "warning"), ("process/late-exit", "error"))
+    assert some == {"process/late-exit": "error", "wire/duplicate-key": "warning"}
+    assert [(item.family, item.to, item.findings) for item in lowered] == [
+        ("wire", "off", 0),
+        ("wire/duplicate-key", "warning", 1),
+    ]
+
+
 def test_the_verdict_families_cannot_be_lowered(t):
     found = t.evidence(t.key(), played(t, "a"))
     judgement = t.judged(found, checks=[("exercised", "off"), ("exemption", "off")], exemptions=[t.exempt("a")])
@@ -190,14 +211,14 @@ def test_the_order_of_the_evidence_never_matters(t, data):
 
 def test_a_hundred_transcripts_of_a_thousand_frames_are_judged(t):
     """As many as a fleet has; were it quadratic, the suite would not come to its end."""
-    tools = [f"tool-{number}" for number in range(60)]
+    tools = [f"tool-{number}" for number in range(40)]
 
     def run(era, profile, calls):
         tape = t.Tape().start(tools)
         for number in range(calls // 10):
             tape.case(f"c{number}")
             for step in range(10):
-                tape.step(tools[(number * 10 + step) % 60], t.text("x" * 100))
+                tape.step(tools[(number * 10 + step) % 40], t.text("x" * 100))
             tape.done()
         return t.evidence(t.key(era=era, profile=profile), tape.stop())
 

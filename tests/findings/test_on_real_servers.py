@@ -1,9 +1,9 @@
 """Every hostile server for real: started, driven, recorded and judged. It raises its own finding and no other."""
 
 import asyncio
+import json
 import re
 import sys
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from harness.engine.run import run_one
 from harness.engine.scope import open_scope
 from harness.engine.stack import Stack
 from harness.findings.judge import judge
-from harness.model.contract import Lists, Where, make_contract
+from harness.model.checks import CHECKS
+from harness.model.contract import contract_from_json
 from harness.model.plan import (
     CaseSpec,
     Cell,
@@ -58,6 +59,10 @@ def one(tool, **more):
     return case(tool, step(tool, **more))
 
 
+OUTPUTS = (
+    *("undeclared", "no_type", "null", "broken", "wrong", "odd_texts", "list_content", "bare", "contradicts"),
+    *("pretty", "wrapped", "blocks", "prose", "less"),
+)
 UNKNOWN = ("s", CaseSpec(id="unknown", steps=(step("nope", unlisted=True, is_error=True),), place=Place(file="s.toml")))
 
 GOOD = (
@@ -69,6 +74,9 @@ GOOD = (
     case("slow", step("slow", {"seconds": 0})),
 )
 REFUSED = ["exercised/refused-only"] * 3
+ODD_NAMES = ("Image layer report", "GET:/items", "items.list", "2fast", "x" * 65, "y" * 55, "Echo", "twice", "")
+UNPORTABLE = sorted(check.partition("/")[2] for check in CHECKS if check.startswith("portability/"))
+DOUBLED = 27  # references to definitions in the tool whose references multiply
 
 # server -> cases, the ids of all findings
 TABLE = {
@@ -119,7 +127,7 @@ TABLE = {
     "empty_cursor": ([ECHO], ["wire/empty-cursor"]),
     "costly_to_validate": ([ECHO], ["exercised/missing"] * 3),
     "answers_as_another": ([ECHO], ["wire/unknown-id"]),
-    "paged": ([one(f"tool_{number:02}") for number in range(53)], ["exercised/missing"]),
+    "paged": ([one(f"tool_{number:02}") for number in range(53)], ["exercised/missing", "names/too-many"]),
     "silent": ([ECHO], []),
     "future_version": ([ECHO], []),
     "naive": ([ECHO], []),
@@ -130,7 +138,58 @@ TABLE = {
     "daemon_cleared": ([ECHO], ["process/orphan"]),
     "child_reads_to_the_end": ([ANY], ["suite/timed-out"]),
     "drifted": ([ECHO, one("search")], []),
-    "array_output": ([ECHO, one("list")], ["client/refused"]),
+    "unportable": (
+        [ECHO, *map(one, UNPORTABLE)],
+        sorted(
+            [
+                "client/refused",
+                *(f"portability/{rule}" for rule in UNPORTABLE),
+                *["portability/local-ref"] * (1 + DOUBLED),
+            ]
+        ),
+    ),
+    "invalid_schemas": (
+        [ECHO, *map(one, ("bare", "typo", "draft_03", "draft_04", "no_pattern", "deep"))],
+        [
+            "client/refused",
+            "validity/input-schema",
+            "validity/pattern",
+            "validity/schema",
+            "validity/schema",
+            "validity/schema",
+            "validity/too-deep",
+        ],
+    ),
+    "odd_names": (
+        [ECHO, *map(one, (*ODD_NAMES, *(f"tool_{number:02}" for number in range(32))))],
+        [
+            "names/characters",
+            "names/characters",
+            "names/characters",
+            "names/characters",
+            "names/duplicate",
+            "names/empty",
+            "names/length",
+            "names/look-alike",
+            "names/prefixed-length",
+            "names/too-many",
+        ],
+    ),
+    "array_output": ([ECHO, one("list")], ["client/refused", "output-schema/root"]),
+    "output_of_every_kind": (
+        [*map(one, OUTPUTS), case("error", step("error", is_error=True, text_contains=("late",)))],
+        [
+            "client/refused",
+            "exercised/refused-only",
+            "output-schema/invalid",
+            *["output-schema/mismatch"] * 3,
+            "output-schema/missing",
+            "output-schema/no-structured",
+            "output-schema/root",
+            "output-schema/root",
+            "output-schema/text-disagrees",
+        ],
+    ),
 }
 # the same, in the modern era
 MODERN = {
@@ -227,6 +286,28 @@ def test_a_modern_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
     judgement = drive(file, cases, tmp_path, era="modern", arguments=arguments)
     assert sorted(item.check for item in judgement.findings) == expected, show(judgement)
     assert (judgement.errors, judgement.not_judged) == ((), ()), show(judgement)
+
+
+def test_output_schemas_and_results_that_disagree_are_told_with_pointers(t, tmp_path):
+    judgement = drive("output_of_every_kind", TABLE["output_of_every_kind"][0], tmp_path)
+    said = {(item.check, item.tool): item for item in judgement.findings}
+
+    def found(rule, tool):
+        item = said[f"output-schema/{rule}", tool]
+        return item.severity, item.pointer, item.message.partition(": ")[2]
+
+    assert found("invalid", "broken")[:2] == ("error", "/required")
+    assert found("root", "no_type")[2].startswith("the root of outputSchema has no type, only anyOf; up to revision")
+    assert found("root", "null")[2].startswith("outputSchema is null, and must be a JSON object")
+    pointer = "/items/0/id"
+    assert found("mismatch", "wrong") == ("error", pointer, "/items/0/id: '7' is not of type 'integer'")
+    assert said["output-schema/mismatch", "wrong"].evidence["violations"] == [
+        {"case": "s/wrong", "pointer": pointer, "says": "'7' is not of type 'integer'", "value": '"7"', "results": 2}
+    ]
+    assert found("mismatch", "odd_texts")[::2] == ("warning", "/items/0/at: '2026-12-01 10:00' is no date-time")
+    assert "(2025-11-25 is in force)" in found("mismatch", "list_content")[2]
+    assert found("text-disagrees", "contradicts")[2] == "/b: the text has 2, the structured content 3"
+    assert "(1 of 1 results)" in said["output-schema/no-structured", "bare"].message
 
 
 def test_the_good_server_is_silent_in_the_modern_era_too(t, tmp_path):
@@ -420,24 +501,17 @@ def test_an_id_that_is_the_same_number_is_the_same_id(t, tmp_path):
     only(drive("answers_as_another", [ECHO], tmp_path / "string", arguments=("string",)), "wire/id-mismatch")
 
 
-def takes(name, description, properties, required):
-    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return {"name": name, "description": description, "inputSchema": schema}
-
-
 def kept():
     """The contract that tests/servers/drifted.py keeps if it is told nothing."""
-    order = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
-    echo = takes("echo", "Tool echo.", {"text": {"type": "string"}}, ["text"])
-    search = takes("search", "Search the notes for words.", {"query": {"type": "string"}, "order": order}, ["query"])
-    found = make_contract("drifted", [(Where(), Lists(tools=(echo, search)))])
-    return replace(found, place=Place(file="contract.json"), lines={("tool", "search"): 30})
+    path = SERVERS / "drifted.contract.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return contract_from_json(data, place=Place(file="contract.json"), lines={("tool", "search"): 30})
 
 
 @pytest.mark.parametrize("how", ["kept", "cosmetic"])
 def test_a_server_that_keeps_its_contract_is_told_nothing(t, how, tmp_path):
     judgement = drive("drifted", [ECHO, one("search")], tmp_path, arguments=(how,), contract=kept())
-    assert judgement.findings == (), show(judgement)
+    assert [item for item in judgement.findings if item.check.startswith("contract/")] == [], show(judgement)
     assert judgement.not_judged == ()
 
 

@@ -478,19 +478,19 @@ def test_a_byte_order_mark_before_the_first_reply_is_one_finding(t):
     one = tape.send("initialize", {})
     tape.raw("\ufeff" + json.dumps({"jsonrpc": "2.0", "id": one, "result": {"capabilities": {"tools": {}}}}))
     tape.pending.clear()
-    tape.reply(tape.send("tools/list", {}), {"tools": [{"name": "echo"}]})
+    tape.reply(tape.send("tools/list", {}), {"tools": [{"name": "echo", "inputSchema": {}}]})
     judgement = run(t, tape.case("one").step("echo").done().stop())
     assert t.checks(judgement) == ["wire/stdout-not-json"]
 
 
-def test_a_list_that_is_nested_too_deeply_to_be_read_is_not_judged_and_no_false_alarm(t):
+def test_a_list_that_is_nested_too_deeply_to_be_read_is_one_finding_and_nothing_else_is_judged(t):
     tape = t.Tape()
     tape.reply(tape.send("initialize", {}), {"capabilities": {"tools": {}}})
     two = tape.send("tools/list", {})
     tape.raw(f'{{"jsonrpc": "2.0", "id": {two}, "result": {"[" * 100_000}{"]" * 100_000}}}')
     tape.pending.clear()
     judgement = run(t, tape.case("one").step("echo").done().stop())
-    assert judgement.findings == ()
+    assert t.checks(judgement) == ["validity/too-deep"]
     assert {item.check for item in judgement.not_judged} == {"exercised", "wire/not-jsonrpc"}
     assert not any(item.own for item in judgement.not_judged)
 

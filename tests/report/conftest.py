@@ -14,6 +14,7 @@ from harness.model.finding import (
     Finding,
     HarnessFailure,
     Judgement,
+    Listed,
     Lowered,
     NotJudged,
     Ran,
@@ -62,6 +63,11 @@ def case(name="set-and-get", status="passed", server="redis-mcp", backend="redis
 def finding(check="exercised/missing", severity="error", server="redis-mcp", message="No call reached it.", **more):
     """A finding."""
     return Finding(check=check, severity=severity, server=server, message=message, **more)
+
+
+def failure(kind="stack", code=5, server="redis-mcp", message="It did not stand up.", **more):
+    """An error of the harness."""
+    return HarnessFailure(kind=kind, code=code, server=server, message=message, **more)
 
 
 TOOLS = tuple(f"tool_{number:02}" for number in range(49))
@@ -263,7 +269,9 @@ PARTS = {
     "findings": st.builds(
         Finding, check=st.sampled_from(["exercised/missing", "suite/step-failed"]) | NAMES, server=NAMES,
         severity=st.sampled_from(["error", "warning"]), tool=MAYBE, pointer=MAYBE, file=MAYBE, line=LINES,
-        message=ANY_TEXT, evidence=st.dictionaries(ANY_TEXT, JSON, max_size=3), source=ANY_TEXT, rerun=ANY_TEXT,
+        message=ANY_TEXT, source=ANY_TEXT, rerun=ANY_TEXT,
+        evidence=st.dictionaries(ANY_TEXT, JSON, max_size=3)
+        | st.fixed_dictionaries({"kind": st.sampled_from(["one", "two"]), "schema": st.just("inputSchema")}),
     ),
     "errors": st.builds(
         HarnessFailure, kind=st.sampled_from(["stack", "build", "server", "nothing-run"]), code=st.integers(2, 6),
@@ -276,6 +284,10 @@ PARTS = {
     "lowered": st.builds(
         Lowered, family=NAMES, server=NAMES, to=st.sampled_from(["warning", "off"]), file=NAMES, line=LINES,
         findings=COUNT,
+    ),
+    "listed": st.builds(
+        Listed, server=NAMES, source=NAMES, era=st.none() | ERAS, protocol=ANY_TEXT, tools=COUNT, prompts=COUNT,
+        resources=COUNT, whole=st.booleans(),
     ),
 }  # fmt: skip
 REPORTS = st.builds(
@@ -301,7 +313,7 @@ def samples(clean, findings, failed) -> dict[str, Report]:
 @pytest.fixture
 def make():
     """The makers of parts of a report, for tests that need another one."""
-    return SimpleNamespace(ran=ran, coverage=coverage, case=case, finding=finding)
+    return SimpleNamespace(ran=ran, coverage=coverage, case=case, finding=finding, failure=failure)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.report.github import to_annotations
+from harness.report.groups import groups_of
 
 SHAPE = re.compile(r"::(error|warning) (file=[^,:]*,)?(line=\d+,)?title=[^,:]*::.*")
 
@@ -20,7 +21,9 @@ def test_every_annotation_is_one_line(any_report, data):
     text = to_annotations(report)
     text.encode("utf-8")
     lines = text.splitlines()
-    expected = len(report.judgement.findings) + len(report.judgement.errors) + (report.verdict == "partial")
+    groups = groups_of(report.judgement.findings)
+    expected = sum(1 if group.several else len(group.findings) for group in groups)
+    expected += len(report.judgement.errors) + (report.verdict == "partial")
     assert len(lines) == expected
     assert all(SHAPE.fullmatch(line) for line in lines)
 

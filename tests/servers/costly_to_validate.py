@@ -19,4 +19,7 @@ def call(name, arguments, message):
     return echo(name, arguments, message)
 
 
-serve(call, tools=[ECHO, tool("branches"), tool("pattern"), tool("deep")])
+serve(
+    call,
+    tools=[ECHO, tool("branches", gives={"type": "object"}), tool("pattern", gives={"type": "object"}), tool("deep")],
+)

@@ -5,19 +5,37 @@ import sys
 import raw
 
 HOW = sys.argv[1] if len(sys.argv) > 1 else "kept"
-SEARCH = raw.tool("search", query="string")
-SEARCH["inputSchema"]["properties"]["order"] = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
-SEARCH["description"] = "Search the notes for words."
+STRING = {"type": "string", "maxLength": 100}
+
+
+def takes(name, description, required, **properties):
+    """All that a tool says of itself, whatever else the good ones say."""
+    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    gives = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
+    hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True}
+    return {
+        "name": name,
+        "description": description,
+        "inputSchema": schema,
+        "outputSchema": gives,
+        "annotations": hints,
+    }
+
+
+ORDER = {"anyOf": [STRING, {"type": "null"}], "default": None}
+ECHO = takes("echo", "Give the text back.", ["text"], text=STRING)
+SEARCH = takes("search", "Search the notes for words.", ["query"], query=STRING, order=ORDER)
+COUNT = takes("count", "Count the notes that there are.", [])
 QUERY = SEARCH["inputSchema"]["properties"]
-tools = [raw.tool("echo", text="string"), SEARCH]
+tools = [ECHO, SEARCH]
 match HOW:
     case "cosmetic":
-        QUERY["order"] = {"type": ["null", "string"], "default": None}
+        QUERY["order"] = {"type": ["null", "string"], "maxLength": 100, "default": None}
         tools.reverse()
     case "breaking":
         SEARCH["inputSchema"]["required"] = ["order", "query"]
     case "unknown":
-        QUERY["query"] = {"type": "string", "format": "uri"}
+        QUERY["query"] = {**STRING, "format": "uri"}
     case "additive":
         QUERY["limit"] = {"type": "integer"}
     case "routing":
@@ -27,15 +45,14 @@ match HOW:
     case "gone":
         tools.remove(SEARCH)
     case "more":
-        tools.append(raw.tool("count", text="string"))
-    case "modern":
-        pass
+        tools.append(COUNT)
 
 
 def on(message):
     """With "modern": one tool more in that era only."""
     if HOW == "modern" and message.get("method") == "server/discover":
-        tools.append(raw.tool("count", text="string"))
+        tools.append(COUNT)
 
 
-raw.serve(raw.echo, on, tools=tools, modern=True)
+if __name__ == "__main__":
+    raw.serve(raw.echo, on, tools=tools, modern=True)

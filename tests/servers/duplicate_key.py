@@ -6,7 +6,10 @@ from raw import serve, write
 
 
 def call(name, arguments, message):
-    write(b'{"jsonrpc":"2.0","id":%s,"result":{"content":[],"content":[]}}\n' % json.dumps(message["id"]).encode())
+    write(
+        b'{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{"result":""},"content":[]}}\n'
+        % json.dumps(message["id"]).encode()
+    )
 
 
 serve(call)

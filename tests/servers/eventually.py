@@ -15,4 +15,4 @@ def call(name, arguments, message):
     )
 
 
-serve(call, tools=[ECHO, tool("count"), tool("token")])
+serve(call, tools=[ECHO, tool("count"), tool("token", gives={"type": "object"})])

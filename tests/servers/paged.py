@@ -1,6 +1,6 @@
 """54 tools in pages of 50."""
 
-from raw import reply, serve, tool
+from raw import reply, serve, text, tool
 
 TOOLS = [tool(f"tool_{number:02}") for number in range(54)]
 
@@ -12,4 +12,4 @@ def on(message):
         return reply(message, {"tools": TOOLS[start : start + 50], **more}) or True
 
 
-serve(lambda name, arguments, message: {"content": []}, on=on)
+serve(lambda name, arguments, message: text(""), on=on)

@@ -30,13 +30,17 @@ def refuse(message, code, text):
 
 
 def text(value, **more):
-    return {"content": [{"type": "text", "text": value}], **more}
+    return {"content": [{"type": "text", "text": value}], "structuredContent": {"result": value}, **more}
 
 
-def tool(name, **types):
+def tool(name, *, gives=None, **types):
     properties = {key: {"type": value} for key, value in types.items()}
     schema = {"type": "object", "properties": properties, "required": sorted(types), "additionalProperties": False}
-    return {"name": name, "description": f"Tool {name}.", "inputSchema": schema}
+    plain = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
+    output = plain if gives is None else gives
+    hints = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False}
+    more = {"outputSchema": output, "annotations": hints}
+    return {"name": name, "description": f"Tool {name}.", "inputSchema": schema, **more}
 
 
 ECHO = tool("echo", text="string")
