@@ -62,6 +62,46 @@ def checks() -> str:
     return "".join(out)
 
 
+def portable() -> str:
+    from harness.findings.portable_examples import EXAMPLES, ROOT
+    from harness.findings.portable_words import KINDS
+
+    out = [
+        "# Portable schemas\n",
+        NOTE,
+        "A schema can be right and still lose its tool: providers take less than JSON Schema allows, and many clients\n"
+        "hand a schema on as it is. The family `portability` finds such spellings in what goes over the wire; each\n"
+        "has an equivalent one that all take. *Error*: an official SDK or a provider refuses it in its ordinary path.\n"
+        "*Warning*: old clients, one converter, or Gemini's OpenAPI-style path, where the client does not help.\n"
+        "Not portable is not invalid: where a schema is legal, the finding says so.\n\n"
+        "Rules about providers look at `inputSchema` alone; an output schema is validated and never sent to a model,\n"
+        "so of it only booleans, references that nobody can follow, and unknown dialects are said. No tool can be\n"
+        'excused: write the other spelling, or lower the family in the open (`[checks] portability = "warning"`).\n\n'
+        "What is invalid is said by `validity`: the meta-schema of the dialect that `$schema` declares, or of\n"
+        "2020-12, which MCP says since 2025-11-25. In lists of earlier or unknown revisions what draft-07 allows is\n"
+        "a warning.\n"
+        "A schema of more than 128 levels is judged to that depth and said to be too deep; one of more than 50,000\n"
+        "schemas or a million characters is not judged, which is an error. References are followed within the schema;\n"
+        "nothing is ever fetched.\n",
+    ]
+    for check in sorted({kind.check for kind in KINDS.values()}):
+        out.append(f"\n## {check}\n")
+        for name, kind in KINDS.items():
+            if kind.check != check:
+                continue
+            out.append(
+                f"\n**{kind.words[0].upper()}{kind.words[1:]}** ({kind.severity}). {kind.does}. {kind.instead}.\n"
+            )
+            for library, hint in (("zod", kind.zod), ("pydantic", kind.pydantic)):
+                if hint:
+                    out.append(f"In {library}: {hint}.\n")
+            out.append(f"Known to refuse or misread it: {', '.join(kind.clients)}.\n")
+            if name in EXAMPLES:
+                avoid, write = (text.removeprefix(ROOT) for text in EXAMPLES[name])
+                out.append(f"\n```json\n{avoid}\n```\n\ninstead of which\n\n```json\n{write}\n```\n")
+    return "".join(out)
+
+
 def rows(schema: dict, prefix: str, root: dict) -> list[str]:
     out = []
     if "$ref" in schema:
@@ -169,7 +209,14 @@ def commands() -> str:
 
 def main() -> int:
     wrong = []
-    for name, make in {"checks": checks, "files": files, "backends": backends, "commands": commands}.items():
+    made = {
+        "checks": checks,
+        "portable-schemas": portable,
+        "files": files,
+        "backends": backends,
+        "commands": commands,
+    }
+    for name, make in made.items():
         path = PAGES / f"{name}.md"
         text = make()
         if "--check" not in sys.argv:

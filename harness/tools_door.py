@@ -275,21 +275,20 @@ def check_tools(asked: Asked) -> tuple[Report, dict[str, Place]]:
     """Reads every source, judges what it lists, and reports; a source that fails is an error of the report.
 
     Returns:
-        The report, and where the `[server]` of each server stands that comes from a project.
+        The report, and where the `[server]` of each list stands that is in no file.
     """
     from harness.errors import Interrupted, NothingSelected, iterate_errors
     from harness.failures import failure_of
     from harness.findings.catalogue import remarks_of
     from harness.findings.toolfile import era_of
     from harness.model.finding import HarnessFailure, Judgement, Listed
-    from harness.model.plan import Place
     from harness.report.build import make_report
-    from harness.tools_sources import read_catalogues
+    from harness.tools_sources import each_source, read_catalogues
 
     errors: list[HarnessFailure] = []
     found: list[tuple[Read, Remark]] = []
     reads: list[Read] = []
-    for source in dict.fromkeys(asked.sources):
+    for source in each_source(asked.sources, asked.how):
         try:
             read_here = read_catalogues(source, asked.how)
         except Exception as error:
@@ -336,10 +335,24 @@ def check_tools(asked: Asked) -> tuple[Report, dict[str, Place]]:
         strict=asked.strict,
         folders={} if str(asked.how.base) == "/" else {str(asked.how.base): "."},
     )
-    projects = {read.project.server.name: read.project for read in reads if read.project is not None}
-    return report, {
-        name: Place(file=project.place.file, line=project.server_line) for name, project in projects.items()
-    }
+    places = {read.catalogue.server: place for read in reads if (place := _home(read, asked.how.base)) is not None}
+    return report, places
+
+
+def _home(read: Read, base: Path) -> Place | None:
+    """Where the `[server]` of a list stands: in its project, or in the folder where the command was started."""
+    from harness.model.plan import Place
+
+    if read.project is not None:
+        return Place(file=read.project.place.file, line=read.project.server_line)
+    if read.file is not None:
+        return None
+    try:
+        lines = (base / "harness.toml").read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError):
+        return None
+    found = (number for number, line in enumerate(lines, start=1) if line.replace(" ", "").startswith("[server]"))
+    return Place(file="harness.toml", line=next(found, None))
 
 
 def _findings(found: Iterable[tuple[Read, Remark]]) -> Iterator[tuple[Finding, Read]]:

@@ -5,10 +5,9 @@ The door behind the `tools` commands; nothing here sends `tools/call`, and nothi
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,12 +25,13 @@ if TYPE_CHECKING:
     from harness.findings.toolfile import ToolFile
     from harness.model.transcript import Evidence, Transcript
 
-__all__ = ["FILE_LIMIT_BYTES", "STDIN", "How", "Read", "read_catalogues"]
+__all__ = ["FILE_LIMIT_BYTES", "STDIN", "How", "Read", "each_source", "read_catalogues"]
 
 FILE_LIMIT_BYTES = 256 * 1024 * 1024
 STDIN = "-"
 PROJECT_FILE = "harness.toml"
 RUN_FILE = "run.json"
+STATE = ".rollcall"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,17 @@ class Read:
     exemptions: tuple[ExemptionSpec, ...] = ()
 
 
+def each_source(sources: Iterable[str | tuple[str, ...]], how: How) -> Iterator[str | tuple[str, ...]]:
+    """The sources, each once, with every file of a folder of tool lists as one of its own: a bad one hides no other."""
+    seen: set[str | tuple[str, ...]] = set()
+    for source in sources:
+        files = _lists_in(how.base / source) if isinstance(source, str) and (how.base / source).is_dir() else []
+        for item in (*map(str, files),) or (source,):
+            if item not in seen:
+                seen.add(item)
+                yield item
+
+
 def read_catalogues(source: str | Sequence[str], how: How) -> list[Read]:
     """Every catalogue of one source.
 
@@ -116,9 +127,9 @@ def _folder(path: Path, name: str, how: How) -> list[Read]:
     """A project, evidence (at any level), or a folder with tool lists; the first that it is."""
     if (path / PROJECT_FILE).is_file():
         return _project(path, how)
-    files = sorted(file for file in path.glob("*.json") if file.name != RUN_FILE)
+    files = _lists_in(path)
     if not files:
-        found = _evidence(path)
+        found = _evidence(path / "evidence" if path.name == STATE else path)
         if found:
             return found
         raise NothingSelected(
@@ -128,6 +139,13 @@ def _folder(path: Path, name: str, how: How) -> list[Read]:
     return [_file(file, _shown(file, how.base)) for file in files]
 
 
+def _lists_in(folder: Path) -> list[Path]:
+    """The files of a folder that is none of ours."""
+    if folder.name == STATE or (folder / PROJECT_FILE).is_file():
+        return []
+    return sorted(file for file in folder.glob("*.json") if file.name != RUN_FILE)
+
+
 def _project(root: Path, how: How) -> list[Read]:
     """The newest evidence of a project's server, whatever state of its files it is of."""
     from harness.config.load import load
@@ -135,7 +153,7 @@ def _project(root: Path, how: How) -> list[Read]:
 
     loaded = load([root], base=how.base, catalogue=backends(), exemptions_beside=how.base)
     project = loaded.projects[0]
-    found = _evidence(root / ".rollcall" / "evidence", server=project.server.name)
+    found = _evidence(root / STATE / "evidence", server=project.server.name)
     if not found:
         where = _shown(root, how.base)
         option = "" if where == "." else f" --project {shlex.quote(where)}"
@@ -181,12 +199,8 @@ def _view(evidence: Evidence) -> RunView:
 
 
 def _is_transcript(data: bytes) -> bool:
-    """Whether a file is a transcript of ours: its first line is an event."""
-    try:
-        first = json.loads(data[: data.find(b"\n") if b"\n" in data else len(data)])
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) and "e" in first and "n" in first
+    """Whether a file is a transcript of ours: its first line is an event, as the recorder writes it."""
+    return data[:64].lstrip().startswith(b'{"e":"')
 
 
 def _transcript(path: Path, name: str) -> Read:

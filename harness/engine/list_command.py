@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from secrets import token_hex
 
+from harness.engine.container import container_run
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, read_attempt
 from harness.engine.mask import Masker
@@ -73,17 +75,16 @@ async def _list(command: Command, era: Era, scope: Scope, *, start_s: float, cal
     key = RunKey(server=command.name, backend="none", era=era, profile="plain")
     attempt = Attempt.create(scope.tmp / "evidence", key)
     recorder = Recorder(attempt.transcript(1), bodies=attempt.bodies, masker=command.masker, began=time.monotonic())
+    env = server_environment(command.env, home=folder)
+    container = container_run(command.argv, scope=scope, server=folder.name)
+    argv = command.argv if container is None else container.argv
     try:
-        stdio = await open_stdio(
-            command.argv,
-            cwd=command.cwd,
-            env=server_environment(command.env, home=folder),
-            marker=f"{folder}/",
-            recorder=recorder,
-        )
+        stdio = await open_stdio(argv, cwd=command.cwd, env=env, marker=f"{folder}/", recorder=recorder)
     except BaseException:
         recorder.close()
         raise
+    if container is not None:
+        stdio.leftovers = partial(container.remove, env=env, cwd=command.cwd)
     finished = False
     try:
         session = WireSession(stdio, era=era, elicit=None)

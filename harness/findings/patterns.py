@@ -89,7 +89,7 @@ class _Scan:
             else:
                 if char == "$":
                     self.dollar = self.at
-                self.repeatable = char not in "^|"
+                self.repeatable = char not in "^$|"
                 self.at += 1
         if self.open > 0:
             self.note("broken", "a ( is never closed")

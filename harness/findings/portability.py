@@ -94,6 +94,9 @@ _UNSUPPORTED = (
     "contains",
     "uniqueItems",
     "multipleOf",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
 )
 _EXCLUSIVE = ("exclusiveMinimum", "exclusiveMaximum")
 _PORTABLE_FORMATS = frozenset({"date-time", "enum", "int32", "int64", "float", "double"})

@@ -161,7 +161,7 @@ def group_lines(group: Group, *, paint: Paint, width: int, indent: str = "") -> 
         message = f"such as {subject_of(finding)}: {message}"
     yield from wrap(cut_bytes(message, MESSAGE_BYTES), width, first=indent, rest=indent)
     evidence = group.common() if group.several else finding.evidence
-    rows: list[tuple[str, Sequence[str]]] = [("evidence", list(_evidence(evidence)))]
+    rows: list[tuple[str, Sequence[str]]] = [("evidence", list(_evidence(evidence, finding.message)))]
     rows.append(("source", lines_of(finding.source) if finding.source else ()))
     commands = list(dict.fromkeys(item.rerun for item in group.findings if item.rerun))
     rest = [f"(and {len(commands) - RERUNS} more, in report.json)"] if len(commands) > RERUNS else []
@@ -183,9 +183,11 @@ def _places(group: Group, width: int, indent: str) -> Iterator[str]:
         yield from wrap(places, width, first=lead, rest=f"{indent}      ")
 
 
-def _evidence(evidence: Mapping[str, Any]) -> Iterator[str]:
+def _evidence(evidence: Mapping[str, Any], message: str) -> Iterator[str]:
     for key, value in sorted(evidence.items()):
-        if key == "kind" or value is None or value in ("", [], {}):
+        if key == "kind" or (key in ("instead", "spelling") and str(value) in message):  # it has been said
+            continue
+        if value is None or value in ("", [], {}):
             continue
         text = cut_bytes(_shown(value), VALUE_BYTES)
         lines = lines_of(text.removesuffix("\n"))
@@ -238,10 +240,11 @@ def _cells(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
 
 
 def _tools_listed(lists: Sequence[Listed]) -> int:
-    """How many tools the lists name, each once where one server gave several."""
-    most: dict[str, int] = {}
+    """How many tools the lists name, each once where one server gave a list in each era."""
+    most: dict[tuple[str, str], int] = {}
     for item in lists:
-        most[item.server] = max(most.get(item.server, 0), item.tools)
+        key = item.server, "" if item.era else item.source
+        most[key] = max(most.get(key, 0), item.tools)
     return sum(most.values())
 
 

@@ -2,11 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -156,8 +159,8 @@ def test_a_log_of_messages_is_read_with_its_version(project):
 
 
 def test_several_sources_are_one_report_and_one_that_fails_hides_no_other(project):
-    project.write({"lists/a.json": text_of(BROKEN), "lists/b.json": text_of(WITH_OUTPUT), "c.json": "nothing"})
-    done = project.run("tools", "check", "lists", "c.json", "gone.json", "--format", "json")
+    project.write({"lists/a.json": text_of(BROKEN), "lists/b.json": text_of(WITH_OUTPUT), "lists/aa.json": "nothing"})
+    done = project.run("tools", "check", "lists", "gone.json", "lists/b.json", "--format", "json")
     assert done.code == 2
     report = json.loads(done.stdout)
     assert [item["source"] for item in report["listed"]] == ["lists/a.json", "lists/b.json"]
@@ -188,6 +191,7 @@ def test_a_project_is_judged_by_its_newest_evidence(project, recorded):
     report = json.loads(done.stdout)
     assert {(item["server"], item["era"]) for item in report["listed"]} == {("good", "modern"), ("good", "handshake")}
     assert {item["tools"] for item in report["listed"]} == {6}
+    assert len(listed(project.run("tools", "check", ".rollcall", "--format", "json"))) == len(report["listed"])
     again = project.run("tools", "check", ".rollcall/evidence/good/none/modern", "--format", "json")
     assert {item["era"] for item in listed(again)} == {"modern"}
     transcript = next((project.root / ".rollcall").rglob("handshake/plain/*/server-1.jsonl"))
@@ -379,6 +383,35 @@ def test_a_command_that_is_not_there_is_exit_6(project):
     assert "no-such-program-anywhere" in done.stdout
 
 
+def test_an_interrupted_command_is_stopped_and_exit_130(good):
+    command = [sys.executable, "-P", "-m", "harness", "tools", "check", "--", sys.executable, "servers/silent.py"]
+    running = subprocess.Popen(
+        command, cwd=good.root, env=good.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    mine = f"{good.root}".encode()
+    while running.poll() is None and not any(
+        mine in _read(f"/proc/{pid}/cwd") and b"silent.py" in _read(f"/proc/{pid}/cmdline") and pid != str(running.pid)
+        for pid in filter(str.isdigit, os.listdir("/proc"))
+    ):
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    stdout, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130, stdout + stderr
+    assert "interrupted by SIGINT" in stdout
+    assert "Traceback" not in stderr
+
+
+def test_a_place_for_code_scanning_is_found_beside_the_command(good):
+    done = good.run("tools", "check", "--checks", "output-schema", "--format", "sarif", "--", sys.executable, "env.py")
+    assert done.code == 6
+    good.write({"env.py": ENVIRONMENT_SERVER})
+    done = good.run("tools", "check", "--checks", "output-schema", "--format", "sarif", "--", sys.executable, "env.py")
+    (result,) = json.loads(done.stdout)["runs"][0]["results"]
+    physical = result["locations"][0]["physicalLocation"]
+    assert physical["artifactLocation"]["uri"] == "harness.toml"
+    assert physical["region"] == {"startLine": 2}
+
+
 def test_a_command_leaves_nothing_behind(good):
     good.run("tools", "check", "--", sys.executable, "servers/ignores_stdin_close.py")
     left = [
@@ -391,7 +424,7 @@ def test_a_command_leaves_nothing_behind(good):
 
 def _read(path):
     try:
-        return os.readlink(path).encode() if path.endswith("cwd") else open(path, "rb").read()
+        return os.readlink(path).encode() if path.endswith("cwd") else Path(path).read_bytes()
     except OSError:
         return b""
 
