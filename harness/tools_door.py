@@ -69,15 +69,21 @@ class Asked:
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def add_tools_commands(commands: argparse._SubParsersAction[Any], run: Callable[[argparse.Namespace], int]) -> None:
+def add_tools_commands(
+    commands: argparse._SubParsersAction[Any], run: Callable[[argparse.Namespace], int]
+) -> argparse._SubParsersAction[Any]:
     """Adds `tools` and its commands to the parser of the command line.
 
     Args:
         run: What `tools check` does with its arguments.
+    Returns:
+        Where more commands of `tools` are added.
     """
     text = "what a server says of itself, judged without a call"
     tools = commands.add_parser("tools", help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
-    words = tools.add_subparsers(dest="tools_command", metavar="COMMAND", title="commands", required=True)
+    words: argparse._SubParsersAction[Any] = tools.add_subparsers(
+        dest="tools_command", metavar="COMMAND", title="commands", required=True
+    )
     check = words.add_parser(
         "check",
         help="judge a list of tools: of a file, a folder, a URL or a command",
@@ -117,6 +123,7 @@ def add_tools_commands(commands: argparse._SubParsersAction[Any], run: Callable[
         help="the date that `expires` is compared with (default: today, UTC)",
     )
     check.add_argument("--traceback", action="store_true", help="show Python tracebacks of errors")
+    return words
 
 
 def add_sources(sub: argparse.ArgumentParser) -> None:

@@ -284,6 +284,7 @@ def plan_for(
     versions=(),
     parameters="report",
     tokens=None,
+    contract=None,
 ):
     """A plan that has exactly the runs of the evidence, and those of `also`."""
     by_cell = {}
@@ -340,6 +341,7 @@ def plan_for(
             ),
             roles=_roles(cells, roles, versions),
             backends=backends or {},
+            contract=contract,
         )
         for server in dict.fromkeys(cell.server for cell in cells)
     )
