@@ -180,6 +180,7 @@ def test_secrets_are_shown_where_that_is_asked_for(own):
     assert re.fullmatch(r"[A-Za-z0-9]{24}", token["value"])
     assert token["value"] in document["outputs"]["login"]["value"]
     assert (document["backend"], document["version"], document["runtime"]) == ("own", "embedded", "process")
+    assert document["ready_s"] > 0
     masked = json.loads(own.run("backends", "try", "own", "--format", "json").stdout)
     jsonschema.validate(masked, published_schema("backend-try"))
     assert masked["outputs"]["token"] == {"value": None, "secret": True}
