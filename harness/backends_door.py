@@ -259,6 +259,28 @@ def _choice(
     return process, "process", True
 
 
+class _Started:
+    """Passes everything on, and keeps how long the start took: without what was built or installed for it."""
+
+    def __init__(self, inner: Progress) -> None:
+        self._inner = inner
+        self.seconds = 0.0
+
+    def begin(self, subject: str, what: str) -> None:
+        self._inner.begin(subject, what)
+
+    def end(self, subject: str, what: str, *, ok: bool, seconds: float, detail: str = "") -> None:
+        if what == f"start {subject}":
+            self.seconds = seconds
+        self._inner.end(subject, what, ok=ok, seconds=seconds, detail=detail)
+
+    def waiting(self, subject: str, what: str, detail: str) -> None:
+        self._inner.waiting(subject, what, detail)
+
+    def note(self, subject: str, text: str) -> None:
+        self._inner.note(subject, text)
+
+
 async def _stand(
     spec: BackendSpec,
     choice: RoleChoice,
@@ -271,7 +293,6 @@ async def _stand(
     hold: bool,
     secrets: bool,
 ) -> None:
-    import time
     from dataclasses import replace
 
     import anyio
@@ -291,20 +312,18 @@ async def _stand(
                 raise
             progress.note(spec.name, f"embedded, because its image cannot be had: {error.message.splitlines()[0]}")
             choice, runtime = replace(choice, version=EMBEDDED), "process"
-    masker = Masker()
+    masker, started = Masker(), _Started(progress)
     with open_scope() as scope:
-        began = time.monotonic()
         async with open_stack(
             [choice],
             backends,
             runtime=runtime,
             scope=scope,
             masker=masker,
-            progress=progress,
+            progress=started,
             subject=choice.label,
             state=state,
         ) as stack:
-            seconds = time.monotonic() - began
             prefix = f"backend.{ROLE}."
             values = {key.removeprefix(prefix): value for key, value in stack.values.items()}
             hidden = {output.name for output in spec.outputs if output.secret}
@@ -312,14 +331,14 @@ async def _stand(
             for name, value in values.items():
                 masked = None if name in hidden else masker.text(value)  # a URL may have a password in it
                 outputs[name] = value if secrets else masked
-            progress.note(choice.label, f"ready after {seconds:.1f} s")
+            progress.note(choice.label, f"ready after {started.seconds:.1f} s")
             told(
                 Stood(
                     spec=spec,
                     version=choice.version,
                     runtime=runtime,
                     reported=stack.versions.get(choice.label, ""),
-                    seconds=seconds,
+                    seconds=started.seconds,
                     outputs=outputs,
                     addresses=tuple(f"{host}:{port}" for host, port in stack.addresses),
                 )

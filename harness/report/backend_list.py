@@ -55,7 +55,7 @@ class Stood:
     Attributes:
         runtime: "docker" or "process".
         reported: The version that the service says itself, "" if it does not.
-        seconds: From the first step to the last of provisioning.
+        seconds: From the start of its first service to the end of provisioning; without builds and installations.
         outputs: Name -> value, masked where it was not asked for; of secrets None then.
         addresses: host:port, all that was handed out.
     """

@@ -180,6 +180,7 @@ def test_secrets_are_shown_where_that_is_asked_for(own):
     assert re.fullmatch(r"[A-Za-z0-9]{24}", token["value"])
     assert token["value"] in document["outputs"]["login"]["value"]
     assert (document["backend"], document["version"], document["runtime"]) == ("own", "embedded", "process")
+    assert document["ready_s"] > 0
     masked = json.loads(own.run("backends", "try", "own", "--format", "json").stdout)
     jsonschema.validate(masked, published_schema("backend-try"))
     assert masked["outputs"]["token"] == {"value": None, "secret": True}
@@ -425,12 +426,22 @@ def test_an_init_service_that_fails_is_exit_5_with_what_it_printed(project):
 SHOP = Path(__file__).parent / "shop"
 
 
+@pytest.fixture
+def shop(project, version):
+    """The backend beside a project; the image that is built for it is removed at the end."""
+    shutil.copytree(SHOP, project.root / "backends" / "shop")
+    yield project
+    engine = open_engine()
+    tags = {"reference": f"mcp-rollcall/shop-web:{version}-*"}
+    for image in engine.call_now("list", lambda client: client.images(filters=tags)):
+        engine.call_now("tidy", lambda client, one=image["Id"]: client.remove_image(one, force=True))
+
+
 @pytest.mark.docker
 @pytest.mark.parametrize("version", ["trixie", "bookworm"])
-def test_a_compose_file_stands_under_the_laws_of_every_backend(project, trying, version):
+def test_a_compose_file_stands_under_the_laws_of_every_backend(shop, trying, version):
     """Two services and one that runs once; a health check that needs a shared volume; its published ports are not."""
-    shutil.copytree(SHOP, project.root / "backends" / "shop")
-    run = trying(project, f"shop@{version}", "--hold", "--format", "json")
+    run = trying(shop, f"shop@{version}", "--hold", "--format", "json")
     run.wait_for(lambda run: "it is held" in run.err.read_text())
     stood = json.loads(run.out.read_text())
     with urllib.request.urlopen(stood["outputs"]["url"]["value"], timeout=10) as answer:
