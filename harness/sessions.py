@@ -29,6 +29,7 @@ INTERRUPT_TIMEOUT_S = 120.0  # nox kills a child half a second after Ctrl-C unle
 TERMINATE_TIMEOUT_S = 60.0
 _ERAS = ("modern", "handshake")
 _DROPPED = ("NOX_SCRIPT_MODE", "VIRTUAL_ENV")
+_MENU_RUNS = 3  # lines of `nox -l` that are runs; the others are there by name
 _VENV = "mcp-rollcall"  # in nox's folder of environments; one for all sessions
 
 
@@ -68,7 +69,7 @@ def register(
     Args:
         projects: Folders with a harness.toml, or with folders that have one, relative to the noxfile.
         default: Names of the servers that `build`, `integration`, `judge` and `exemptions` take when neither names nor
-            `--all` are given; all of them without it. `nox -l` lists their runs, `nox -l -s run` those of all servers.
+            `--all` are given; all of them without it. `nox -l` lists the first of their runs, `nox -l -s run` all runs.
         install: Arguments of `pip install` that bring mcp-rollcall into a virtual environment that the sessions share,
             made when it is not there and brought up to date when they or pyproject.toml change; without it the
             sessions use the interpreter that runs nox, which has it.
@@ -138,9 +139,9 @@ def _register_run(
         selection = _Planned(server, backend, era, profile).arguments
         _run(session, install, ["run", *common, *selection, *session.posargs])
 
-    if default and _is_menu(sys.argv[1:]):
-        shown = [run for run in planned if run.server in default]
-        if shown and len(shown) < len(planned):
+    if _is_menu(sys.argv[1:]):
+        shown = ([run for run in planned if run.server in default] or planned)[:_MENU_RUNS]
+        if len(shown) < len(planned):
             doc = f"{doc.removesuffix('.')} ({len(planned) - len(shown)} more: `nox -l -s run`)."
             planned = shown
     _named(body, "run", doc)

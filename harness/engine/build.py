@@ -289,7 +289,9 @@ async def _run(
     log.write(f"$ {shown}\n".encode())
     log.flush()
     began = log.tell()
-    hint = f"to see it again: mcp-rollcall build --project {shlex.quote(str(cwd))}"
+    through_nox = os.environ.get("ROLLCALL_NOX") == "1"
+    again = ["nox", "-s", "build", "--", server] if through_nox else ["mcp-rollcall", "build", "--project", str(cwd)]
+    hint = f"to see it again: {shlex.join(again)}"
     try:
         with anyio.fail_after(BUILD_TIMEOUT_S):
             code = await run_logged(command, cwd=cwd, env=env, log=log)

@@ -197,6 +197,18 @@ def test_the_menu_shows_the_runs_of_the_default_servers_and_each_other_run_is_th
     assert sessions(nox, "run(two/none/modern/plain)") == ["run(two/none/modern/plain)"]
 
 
+def test_the_menu_is_no_longer_for_many_runs(project, nox):
+    project.write({"harness.toml": harness_toml() + "".join(f"[profiles.p{n}]\n" for n in range(9))})
+    assert len([line for line in nox("-l").stdout.splitlines() if line.startswith("- run(")]) == 3
+    assert len(sessions(nox)) == 18
+
+
+def test_a_build_that_fails_is_shown_again_through_nox(project, nox):
+    project.write({"harness.toml": harness_toml(build=[["false"]])})
+    done = nox("-s", "build")
+    assert "to see it again: nox -s build -- good\n" in done.stdout + done.stderr
+
+
 def test_the_sessions_share_one_environment_and_leave_it_alone_while_nothing_changed(project, nox, tmp_path_factory):
     """It holds what `install` names; here a package that stands in for mcp-rollcall."""
     package = tmp_path_factory.mktemp("package")
