@@ -140,10 +140,10 @@ class Driver:
     def _gone(self) -> str:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
-        last = b""
-        if self._process.stderr is not None:
-            last = (self._process.stderr.read().strip().splitlines() or [b""])[-1]
-        return f"no figure: {self._name} ended with {self._process.returncode}: {last.decode(errors='replace')[:120]}"
+        said = b"" if self._process.stderr is None else self._process.stderr.read()
+        lines = said.decode(errors="replace").strip().splitlines() or [""]
+        cause = next((line for line in lines if "Error:" in line), lines[-1])
+        return f"no figure: {self._name} ended with {self._process.returncode}: {cause.strip()[:120]}"
 
     def end(self) -> None:
         """Closes its stdin and waits; kills it where that does not help."""
