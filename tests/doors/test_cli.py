@@ -181,7 +181,7 @@ def test_a_build_that_fails_is_exit_4_and_in_every_report(good):
         assert "exit code 9" in (good.root / ".rollcall" / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["text", "json", "junit", "markdown"])
+@pytest.mark.parametrize("name", ["text", "json", "junit", "markdown", "sarif"])
 def test_stdout_is_one_document_and_nothing_else(good, name):
     done = good.run("integration", "--format", name)
     assert done.code == 0
