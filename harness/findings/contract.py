@@ -584,12 +584,19 @@ def _escaped(key: str) -> str:
 def diff(before: Contract, after: Contract) -> tuple[Change, ...]:
     """Every change from one contract to another, over all runs that one of them tells apart."""
     views = views_of(before, after)
-    return drift(before, [(where, after.lists_in(where)) for where in views])
+    return _together(
+        [
+            (where, changes_between(after.seen(before.lists_in(where)), before.seen(after.lists_in(where))))
+            for where in views
+        ]
+    )
 
 
 def drift(contract: Contract, seen: Iterable[tuple[Where, Lists]]) -> tuple[Change, ...]:
     """Every change from a contract to what runs list."""
-    return _together([(where, changes_between(contract.lists_in(where), lists)) for where, lists in seen])
+    return _together(
+        [(where, changes_between(contract.lists_in(where), contract.seen(lists))) for where, lists in seen]
+    )
 
 
 def _together(found: Sequence[tuple[Where, Sequence[Change]]]) -> tuple[Change, ...]:
@@ -671,7 +678,7 @@ def see_contract(ledgers: Sequence[CellLedger], contract: Contract) -> Iterator[
     """The drift of one server: what its runs list against what the file says."""
     views = [view for ledger in ledgers for view in ledger.views if not why_not(view)]
     declared = [contract.lists_in(where_of(view.run.key)) for view in views]
-    listed = [lists_of(view) for view in views]
+    listed = [contract.seen(lists_of(view)) for view in views]
     changes = [changes_between(old, new) for old, new in zip(declared, listed, strict=True)]
     shown = [{_same(change) for change in part} for part in changes]
     for index, view in enumerate(views):

@@ -193,6 +193,26 @@ def test_the_history_of_acceptance_is_kept():
     assert contract_from_json(json.loads(contract_to_json(made))).accepted == (entry,)
 
 
+def test_a_contract_without_words_takes_no_notice_of_them():
+    """A parameter that is called description or title is no word."""
+    said = {**STRING, "description": "What is said."}
+    properties = {"description": said, "title": {"enum": ["title"], "title": "T"}}
+    hints = {"readOnlyHint": True}
+    before = Lists(tools=(tool(properties=properties, title="Get", annotations={"title": "Get", **hints}),))
+    made = make_contract("s", [(Where(), before)], words=False)
+    (item,) = contract_from_json(json.loads(contract_to_json(made))).shared.tools
+    assert item == {
+        "name": "get_user",
+        "inputSchema": {"type": "object", "properties": {"description": STRING, "title": {"enum": ["title"]}}},
+        "annotations": {"readOnlyHint": True},
+    }
+    other = Lists(tools=(tool(properties=properties, description="Another text.", annotations=hints),))
+    full = make_contract("s", [(Where(), other)])
+    assert diff(made, full) == diff(full, made) == ()
+    properties["title"] = {"enum": ["other"]}
+    assert [change.cls for change in diff(made, full)] == ["breaking", "additive"]
+
+
 # --- runs -------------------------------------------------------------------------------------------
 
 
