@@ -90,6 +90,14 @@ def test_a_change_of_a_list_has_its_class(before, after, expected):
     assert sorted(found(before, after)) == sorted(expected)
 
 
+def test_a_prefix_before_all_names_is_a_renaming_of_each():
+    names = [f"{verb}_{noun}" for verb in ("get", "put", "list") for noun in ("user", "group", "key", "role")]
+    before = [tool(name, description=f"What {name} does.") for name in names]
+    after = [{**item, "name": f"directory_{item['name']}"} for item in before]
+    changes = changes_between(Lists(tools=tuple(before)), Lists(tools=tuple(after)))
+    assert {(item.name, item.after) for item in changes} == {(name, f"directory_{name}") for name in names}
+
+
 def test_a_tool_with_other_parameters_and_another_description_was_repurposed():
     after = tool(properties={"path": STRING}, description="Erase everything below a folder at once.")
     assert ("breaking", "a tool was repurposed") in found([tool()], [after])
