@@ -496,7 +496,9 @@ def _exemptions(parsed: argparse.Namespace) -> int:
     with integration.collecting(outcome):
         _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     report = only_exemptions(_report(options, outcome, today=today))
-    _print(_formatted(report, parsed.format, _places(outcome)))
+    places = _places(outcome)
+    _write_reports(report, None, places, folder=options.out, files=options.out_files)
+    _print(_formatted(report, parsed.format, places))
     return report.exit
 
 
@@ -559,6 +561,7 @@ def _judged(
     report = _report(options, outcome, today=today, interrupted=interrupted)
     places = _places(outcome)
     _write_reports(report, timings, places, folder=report_folder(options), files=options.out_files)
+    _tell_ci(os.environ, report)
     _print(_formatted(report, parsed.format, places))
     return report.exit
 
@@ -606,6 +609,7 @@ def _check_tools(parsed: argparse.Namespace) -> int:
     folders = [base / item for item in parsed.out if not _is_file(base / item)]
     files = [base / item for item in parsed.out if _is_file(base / item)]
     _write_reports(report, None, places, folder=folders[-1] if folders else None, files=files)
+    _tell_ci(os.environ, report)
     _print(_formatted(report, parsed.format, places))
     return report.exit
 
@@ -781,7 +785,6 @@ def _write_reports(
                     f"the reports cannot be written to {path.parent}: {error.strerror}; choose another place with --out"
                 )
             told.add(path.parent)
-    _tell_ci(os.environ, report, lambda: _formatted(report, "markdown"))
 
 
 def _remove_old_reports(options: Options) -> None:
@@ -793,20 +796,20 @@ def _remove_old_reports(options: Options) -> None:
             (report_folder(options) / name).unlink()
 
 
-def _tell_ci(env: Mapping[str, str], report: Report, summary: Callable[[], str]) -> None:
+def _tell_ci(env: Mapping[str, str], report: Report) -> None:
     if env.get("GITHUB_ACTIONS") == "true":
         from harness.report.github import to_annotations
 
         _say(to_annotations(report).rstrip("\n"))
     place = env.get("GITHUB_STEP_SUMMARY")
     if place:
-        from harness.report.markdown import fit_summary
+        from harness.report.markdown import fit_summary, to_markdown
 
         try:
             path = Path(place)
             size = path.stat().st_size if path.exists() else 0
             with path.open("a", encoding="utf-8") as file:
-                file.write(fit_summary(size, summary()))
+                file.write(fit_summary(size, to_markdown(report)))
         except OSError as error:
             _say(f"the step summary cannot be written to {place}: {error.strerror}")
 

@@ -52,6 +52,7 @@ MIN_WIDTH = 40
 MAX_GROUPS = 300  # of findings that are shown; the rest is counted
 TOOL_COLUMNS = 36
 MAX_LISTS = 100
+WORDS = 30  # of a list of words in evidence
 
 _STYLES: dict[Verdict, str] = {
     "clean": "green",
@@ -202,7 +203,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple) and value and all(isinstance(item, str) and "\n" not in item for item in value):
-        return ", ".join(value)
+        more = [f"… and {len(value) - WORDS:,} more, in report.json"] if len(value) > WORDS else []
+        return ", ".join([*value[:WORDS], *more])
     if isinstance(value, list | tuple) and len(value) > 1 and any(isinstance(item, Mapping) for item in value):
         return "\n".join(map(_shown, value))
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -45,6 +45,29 @@ def test_judging_again_gives_the_same_bytes_without_the_server(good):
     assert first.stdout == again.stdout
 
 
+def test_sarif_is_a_report_of_every_command_that_judges(good):
+    """A finding of the exemption file stands at its line, one of the server at [server]; paths are the repository's."""
+    (good.root / ".git").mkdir()
+    (good.root / "sub").mkdir()
+    edit(good, "exemptions.toml", "[good.exercised]", '[good.exercised]\ngone = "this tool was removed long ago"')
+    edit(good, "suites/all.toml", 'call = "echo"', 'call = "add"')
+    done = good.run("integration", "--project", "..", "--format", "sarif", "--out", "one.sarif", cwd="sub")
+    assert done.code == 1, done.stdout + done.stderr
+    log = json.loads(done.stdout)
+    assert json.loads((good.root / ".rollcall/report.sarif").read_text(encoding="utf-8")) == log
+    assert json.loads((good.root / "sub/one.sarif").read_text(encoding="utf-8")) == log
+    places = {}
+    for result in log["runs"][0]["results"]:
+        physical = result["locations"][0]["physicalLocation"]
+        places[result["ruleId"]] = physical["artifactLocation"]["uri"], physical["region"]["startLine"]
+    assert places["exemption/stale"] == ("exemptions.toml", 3)
+    assert places["exercised/missing"] == ("harness.toml", 2)
+    assert str(good.root) not in done.stdout
+    again = good.run("exemptions", "--format", "sarif", "--out", "e.sarif")
+    assert json.loads((good.root / "e.sarif").read_text(encoding="utf-8")) == json.loads(again.stdout)
+    assert {result["ruleId"] for result in json.loads(again.stdout)["runs"][0]["results"]} == {"exemption/stale"}
+
+
 def test_the_report_knows_no_absolute_path_pid_or_duration(good):
     good.run("integration")
     text = (good.root / ".rollcall/report.json").read_text(encoding="utf-8")
@@ -158,7 +181,7 @@ def test_a_build_that_fails_is_exit_4_and_in_every_report(good):
         assert "exit code 9" in (good.root / ".rollcall" / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["text", "json", "junit", "markdown"])
+@pytest.mark.parametrize("name", ["text", "json", "junit", "markdown", "sarif"])
 def test_stdout_is_one_document_and_nothing_else(good, name):
     done = good.run("integration", "--format", name)
     assert done.code == 0
