@@ -681,7 +681,8 @@ def _snapshot(parsed: argparse.Namespace) -> int:
     from harness.contract_tools import snapshot
 
     sources, how = _sources(parsed)
-    return _tell(snapshot(sources, how, server=parsed.server, out=parsed.out, force=parsed.force))
+    words = not parsed.without_words
+    return _tell(snapshot(sources, how, server=parsed.server, out=parsed.out, force=parsed.force, words=words))
 
 
 def _contract_diff(parsed: argparse.Namespace) -> int:
@@ -710,10 +711,13 @@ def _accept(parsed: argparse.Namespace) -> int:
 
 
 def _sources(parsed: argparse.Namespace) -> tuple[tuple[str | tuple[str, ...], ...], How]:
-    from harness.tools_sources import How
+    import functools
+
+    from harness.tools_door import how_of
 
     command = tuple(parsed.server_command)
-    return (*parsed.sources, *((command,) if command else ())), How(base=Path.cwd(), stdin=_stdin)
+    how = how_of(parsed, base=Path.cwd(), stdin=functools.cache(_stdin))  # it is looked at before it is read
+    return (*parsed.sources, *((command,) if command else ())), how
 
 
 def _tell(said: Said) -> int:

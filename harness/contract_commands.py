@@ -53,6 +53,11 @@ def add_contract_commands(
         "--out", metavar="FILE", help="where it goes (default: what harness.toml names as contract, else contract.json)"
     )
     sub.add_argument("--force", action="store_true", help="write over a file that is there, and lose its history")
+    sub.add_argument(
+        "--without-words",
+        action="store_true",
+        help="leave titles and descriptions out: then they may change as they like, in this and every later comparison",
+    )
     sub = _add(words, "diff", "what changed between two sources, as a caller sees it", DIFF, diff)
     sub.add_argument(
         "--format", choices=("text", "json", "markdown"), default="text", help="what goes to stdout (default: text)"

@@ -76,9 +76,19 @@ class _Seen:
 # --- commands -------------------------------------------------------------------------------------
 
 
-def snapshot(sources: Sequence[Source], how: How, *, server: str = "", out: str | None = None, force: bool) -> Said:
+def snapshot(
+    sources: Sequence[Source],
+    how: How,
+    *,
+    server: str = "",
+    out: str | None = None,
+    force: bool = False,
+    words: bool = True,
+) -> Said:
     """Writes the contract of a source.
 
+    Args:
+        words: Whether titles and descriptions are part of it.
     Raises:
         ConfigError: The source is none, or the file is there and `force` is not asked for.
         NothingSelected: There is no evidence.
@@ -92,7 +102,7 @@ def snapshot(sources: Sequence[Source], how: How, *, server: str = "", out: str 
             hint='to accept what changed: mcp-rollcall tools accept --reason "…"; to write it anew, without its '
             "history: --force",
         )
-    contract = make_contract(server or seen.server, seen.views)
+    contract = make_contract(server or seen.server, seen.views, words=words)
     _write(file, shown, contract)
     lists = [f"{len(contract.shared.of(subject))} {subject}(s)" for subject in SUBJECTS]
     text = f"wrote {shown}: {', '.join(lists)} of {contract.server}, the same in {len(seen.views)} run(s)"
@@ -169,9 +179,12 @@ def accept(
     kept = [(where, contract.lists_in(where)) for where, _ in seen.unseen if where not in known]
     if not seen.planned:
         kept += [(where, contract.lists_in(where)) for where in _others(contract, seen, shown)]
-    views = [(where, _taken(contract.lists_in(where), lists, wanted if names else None)) for where, lists in seen.views]
+    views = [
+        (where, _taken(contract.lists_in(where), contract.seen(lists), wanted if names else None))
+        for where, lists in seen.views
+    ]
     history = [*contract.accepted, *_entries(serious, reason, today)]
-    made = make_contract(contract.server, [*views, *kept], accepted=history)
+    made = make_contract(contract.server, [*views, *kept], accepted=history, words=contract.words)
     lines = [visible(f"{'would accept' if dry_run else 'accepted'} {item.cls}: {item.message}") for item in wanted]
     if not dry_run:
         _write(path, shown, made)

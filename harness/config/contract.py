@@ -236,6 +236,8 @@ def contract_problems(
             yield problem(key, None, key, "unknown key", did_you_mean(key, names))
     if not isinstance(data.get("server"), str) or not data["server"]:
         yield problem("server", None, "server", "the name of the server is missing")
+    if not isinstance(data.get("words", True), bool):
+        yield problem("words", None, "words", f"expected true or false, got {_kind(data['words'])}")
     if "tools" not in data:
         yield problem("tools", None, "tools", "the list of tools is missing")
     yield from _lists_problems(data, "", lambda key, index: (key, index), problem)

@@ -54,7 +54,8 @@ __all__ = [
     "why_not",
 ]
 
-MAX_RENAME_PAIRS = 400
+MAX_RENAME_PAIRS = 5_000
+ALIKE_TEXT = 0.8  # of a description
 _HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 _DEPRECATED = re.compile(r"\bdeprecat|\bno longer supported\b|\bwill be removed\b", re.IGNORECASE)
 _NAMES = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*[A-Za-z0-9_]")
@@ -97,6 +98,7 @@ def _list_changes(subject: Subject, before: Sequence[Item], after: Sequence[Item
     gone = [key for key in old if key not in new]
     come = [key for key in new if key not in old]
     renamed = _renamed(old, new, gone, come) if subject == "tool" else {}
+    new_names = set(renamed.values())
     names = {name for name, _ in new}
     for key, item in old.items():
         if key in new:
@@ -106,7 +108,7 @@ def _list_changes(subject: Subject, before: Sequence[Item], after: Sequence[Item
         else:
             yield _gone(subject, key, item, still=key[0] in names)
     for key in come:
-        if key not in renamed.values():
+        if key not in new_names:
             yield _come(subject, key, new[key])
 
 
@@ -170,26 +172,28 @@ def _renamed(
     come: Sequence[tuple[str, int]],
 ) -> dict[tuple[str, int], tuple[str, int]]:
     """Tools that went with one that came, that takes the same and has a like name or description."""
-    if len(gone) * len(come) > MAX_RENAME_PAIRS:
-        come = [key for key in come if key[0]]
+    by_parameters: dict[frozenset[str], list[tuple[str, int]]] = {}
+    for key in come:
+        by_parameters.setdefault(_parameters(new[key]), []).append(key)
     scores = []
-    budget = MAX_RENAME_PAIRS
+    pairs = MAX_RENAME_PAIRS
     for one in gone:
-        for two in come:
+        for two in by_parameters.get(_parameters(old[one]), ()):
             a, b = old[one], new[two]
-            if _parameters(a) != _parameters(b) or budget <= 0:
+            same = bool(_description(a)) and _description(a).split() == _description(b).split()
+            pairs -= 1
+            if pairs < 0 and (not same or pairs < -10 * MAX_RENAME_PAIRS):
                 continue
-            budget -= 1
             name = similar(one[0], two[0])
-            said = similar(_description(a), _description(b))
-            if not (name >= ALIKE or said >= 0.8):
-                continue
-            if is_alike(_schema(a), _schema(b), "input"):
+            said = 1.0 if same else similar(_description(a), _description(b)) if name < ALIKE else 0.0
+            if max(name, said) >= ALIKE and (name >= ALIKE or said >= ALIKE_TEXT):
                 scores.append((-(name + said), one, two))
     out: dict[tuple[str, int], tuple[str, int]] = {}
+    taken: set[tuple[str, int]] = set()
     for _, one, two in sorted(scores):
-        if one not in out and two not in out.values():
+        if one not in out and two not in taken and is_alike(_schema(old[one]), _schema(new[two]), "input"):
             out[one] = two
+            taken.add(two)
     return out
 
 
@@ -584,12 +588,19 @@ def _escaped(key: str) -> str:
 def diff(before: Contract, after: Contract) -> tuple[Change, ...]:
     """Every change from one contract to another, over all runs that one of them tells apart."""
     views = views_of(before, after)
-    return drift(before, [(where, after.lists_in(where)) for where in views])
+    return _together(
+        [
+            (where, changes_between(after.seen(before.lists_in(where)), before.seen(after.lists_in(where))))
+            for where in views
+        ]
+    )
 
 
 def drift(contract: Contract, seen: Iterable[tuple[Where, Lists]]) -> tuple[Change, ...]:
     """Every change from a contract to what runs list."""
-    return _together([(where, changes_between(contract.lists_in(where), lists)) for where, lists in seen])
+    return _together(
+        [(where, changes_between(contract.lists_in(where), contract.seen(lists))) for where, lists in seen]
+    )
 
 
 def _together(found: Sequence[tuple[Where, Sequence[Change]]]) -> tuple[Change, ...]:
@@ -671,26 +682,31 @@ def see_contract(ledgers: Sequence[CellLedger], contract: Contract) -> Iterator[
     """The drift of one server: what its runs list against what the file says."""
     views = [view for ledger in ledgers for view in ledger.views if not why_not(view)]
     declared = [contract.lists_in(where_of(view.run.key)) for view in views]
-    listed = [lists_of(view) for view in views]
+    listed = [contract.seen(lists_of(view)) for view in views]
     changes = [changes_between(old, new) for old, new in zip(declared, listed, strict=True)]
     shown = [{_same(change) for change in part} for part in changes]
+    known = [_by_subject(lists) for lists in declared]
     for index, view in enumerate(views):
         for change in changes[index]:
             if change.cls == "cosmetic":
                 continue
-            same = _declared(declared[index], change)
+            same, key = _same(change), (change.subject, change.name)
             calm = [
                 str(other.run.key)
                 for at, other in enumerate(views)
-                if _same(change) not in shown[at] and equal(_declared(declared[at], change), same)
+                if same not in shown[at] and equal(known[at].get(key, []), known[index].get(key, []))
             ]
             remark = _remark(change, contract, calm)
             place = contract.place_of(change.subject, change.name)
-            yield replace(remark.seen_in(view.run.key), key=(change.subject, _same(change)), place=place)
+            yield replace(remark.seen_in(view.run.key), key=(change.subject, same), place=place)
 
 
-def _declared(lists: Lists, change: Change) -> list[Item]:
-    return [item for item in lists.of(change.subject) if key_of(change.subject, item) == change.name]
+def _by_subject(lists: Lists) -> dict[tuple[Subject, str], list[Item]]:
+    out: dict[tuple[Subject, str], list[Item]] = {}
+    for subject in SUBJECTS:
+        for item in lists.of(subject):
+            out.setdefault((subject, key_of(subject, item)), []).append(item)
+    return out
 
 
 def _remark(change: Change, contract: Contract, calm: Sequence[str]) -> Remark:
@@ -701,14 +717,15 @@ def _remark(change: Change, contract: Contract, calm: Sequence[str]) -> Remark:
         check = "contract/differs"
         message += f"; not so in {', '.join(sorted(calm))}, and {file} does not say that they differ"
     message += f"; if that is right: mcp-rollcall tools accept --tool {shlex.quote(change.name)} --reason …"
-    evidence: dict[str, Any] = {"class": change.cls, "caller": change.caller}
+    evidence: dict[str, Any] = {"caller": change.caller}
     if change.subject != "tool":
         evidence["subject"] = change.subject
+    whole = not change.where and not change.pointer  # it is in the file or in the evidence
     for key, value in (("before", change.before), ("after", change.after)):
-        if value is not ABSENT:
+        if value is not ABSENT and not whole:
             evidence[key] = value if len(json.dumps(value)) <= 2_000 else _short(value)
     if calm:
-        evidence["not_in"] = sorted(calm)
+        evidence |= {"class": change.cls, "not_in": sorted(calm)}
     return Remark(
         check=check,
         tool=change.name,

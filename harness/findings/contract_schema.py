@@ -689,7 +689,8 @@ class _Comparison:
         ranks = []
         for i, old in enumerate(olds):
             for j, new in enumerate(news):
-                if (score := _score(old, new)) > 0:
+                alone = all(sum(shape.type == old.type for shape in side) == 1 for side in (olds, news))
+                if (score := _score(old, new, alone=alone)) > 0:
                     ranks.append((self._rank(old, new, olds, news, level), -score, i, j))
         pairs = []
         for _, _, i, j in sorted(ranks):
@@ -931,8 +932,8 @@ class _Comparison:
         return out
 
 
-def _score(old: _Shape, new: _Shape) -> float:
-    """How much speaks for two alternatives being the same; 0 if nothing can."""
+def _score(old: _Shape, new: _Shape, *, alone: bool) -> float:
+    """How much speaks for two alternatives being the same; 0 if nothing can, and there is another (not `alone`)."""
     if old.type != new.type:
         return 1.0 if {old.type, new.type} == {"integer", "number"} else 0.0
     score = 2.0
@@ -944,7 +945,7 @@ def _score(old: _Shape, new: _Shape) -> float:
         mine, theirs = _marks(old), _marks(new)
         for name, value in mine.items():
             if name in theirs:
-                if theirs[name] != value:
+                if theirs[name] != value and not alone:
                     return 0.0
                 score += 50
         both = {*old.properties, *new.properties}

@@ -37,6 +37,7 @@ __all__ = [
     "make_contract",
     "same_words",
     "views_of",
+    "without_words",
 ]
 
 SCHEMA = 1
@@ -172,6 +173,7 @@ class Contract:
         axes: For each axis that a variant names, all values of it that were there when the file was made.
         place: The file.
         lines: (subject, name) -> where it stands in the file.
+        words: Whether titles and descriptions are part of it.
     """
 
     server: str
@@ -181,6 +183,11 @@ class Contract:
     accepted: tuple[AcceptedSpec, ...] = ()
     place: Place | None = None
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    words: bool = True
+
+    def seen(self, lists: Lists) -> Lists:
+        """What a run lists, as far as it is part of this contract."""
+        return lists if self.words else without_words(lists)
 
     def lists_in(self, where: Where) -> Lists:
         """What is declared for one run."""
@@ -207,10 +214,14 @@ def key_of(subject: Subject, item: Item) -> str:
 
 
 def make_contract(
-    server: str, views: Iterable[tuple[Where, Lists]], *, accepted: Sequence[AcceptedSpec] = ()
+    server: str,
+    views: Iterable[tuple[Where, Lists]],
+    *,
+    accepted: Sequence[AcceptedSpec] = (),
+    words: bool = True,
 ) -> Contract:
     """The contract of lists that were seen: what is the same in all of them once, the rest with where it is so."""
-    seen = list(views)
+    seen = [(where, lists if words else without_words(lists)) for where, lists in views]
     all_runs = [where for where, _ in seen]
     shared: dict[Subject, list[Item]] = {subject: [] for subject in SUBJECTS}
     rest: dict[Where, dict[Subject, list[Item]]] = {}
@@ -237,7 +248,56 @@ def make_contract(
         variants=variants,
         axes={axis: values for axis, values in axes.items() if axis in named},
         accepted=tuple(accepted),
+        words=words,
     )
+
+
+_SCHEMAS_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SCHEMA_KEYS = """
+    items additionalItems additionalProperties contains propertyNames not if then else unevaluatedItems
+    unevaluatedProperties
+"""
+_SCHEMAS = frozenset(_SCHEMA_KEYS.split())
+
+
+def without_words(lists: Lists) -> Lists:
+    """The lists without titles and descriptions, of items, arguments and schemas at any depth."""
+    return Lists(
+        tools=tuple(_plain_item(item) for item in lists.tools),
+        prompts=tuple(_plain_item(item) for item in lists.prompts),
+        resources=tuple(_plain_item(item) for item in lists.resources),
+    )
+
+
+def _plain_item(item: Item) -> Item:
+    out = _without(item)
+    for key in ("inputSchema", "outputSchema"):
+        if key in out:
+            out[key] = _plain_schema(out[key])
+    if isinstance(out.get("annotations"), Mapping):
+        out["annotations"] = _without(out["annotations"])
+    if isinstance(out.get("arguments"), list):
+        out["arguments"] = [_without(one) if isinstance(one, Mapping) else one for one in out["arguments"]]
+    return out
+
+
+def _without(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key not in ("title", "description")}
+
+
+def _plain_schema(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    out = _without(schema)
+    for key, value in out.items():
+        if key in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
+            out[key] = {name: _plain_schema(inner) for name, inner in value.items()}
+        elif isinstance(value, list) and (key in _SCHEMA_LISTS or key == "items"):
+            out[key] = [_plain_schema(inner) for inner in value]
+        elif key in _SCHEMAS:
+            out[key] = _plain_schema(value)
+    return out
 
 
 def views_of(*contracts: Contract) -> list[Where]:
@@ -284,6 +344,8 @@ def _canonical(value: Any) -> str:
 def contract_to_json(contract: Contract) -> bytes:
     """The bytes of the file."""
     out: dict[str, Any] = {"schema": SCHEMA, "server": contract.server}
+    if not contract.words:
+        out["words"] = False
     if contract.accepted:
         out["accepted"] = [
             {
@@ -357,6 +419,7 @@ def contract_from_json(
         accepted=tuple(accepted),
         place=place,
         lines=lines or {},
+        words=data.get("words", True),
     )
 
 

@@ -60,6 +60,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "unknown axis": ({**GOOD, "differences": [{"where": {"eras": "modern"}}]}, "where.eras: unknown key"),
     "nowhere": ({**GOOD, "differences": [{"where": {}}]}, "differences[0].where: expected an object such as"),
     "axes no object": ({**GOOD, "axes": []}, "axes: expected an object of lists"),
+    "words no boolean": ({**GOOD, "words": "no"}, "words: expected true or false, got a string"),
     "no date": ({**GOOD, "accepted": [{**ENTRY, "date": "soon"}]}, "accepted[0].date: expected the day"),
     "no reason": ({**GOOD, "accepted": [{**ENTRY, "reason": 1}]}, "accepted[0].reason: the reason is missing"),
     "a placeholder": ({**GOOD, "accepted": [{**ENTRY, "reason": "todo"}]}, "the reason is a note to do something"),

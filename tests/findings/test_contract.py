@@ -90,6 +90,14 @@ def test_a_change_of_a_list_has_its_class(before, after, expected):
     assert sorted(found(before, after)) == sorted(expected)
 
 
+def test_a_prefix_before_all_names_is_a_renaming_of_each():
+    names = [f"{verb}_{noun}" for verb in ("get", "put", "list") for noun in ("user", "group", "key", "role")]
+    before = [tool(name, description=f"What {name} does.") for name in names]
+    after = [{**item, "name": f"directory_{item['name']}"} for item in before]
+    changes = changes_between(Lists(tools=tuple(before)), Lists(tools=tuple(after)))
+    assert {(item.name, item.after) for item in changes} == {(name, f"directory_{name}") for name in names}
+
+
 def test_a_tool_with_other_parameters_and_another_description_was_repurposed():
     after = tool(properties={"path": STRING}, description="Erase everything below a folder at once.")
     assert ("breaking", "a tool was repurposed") in found([tool()], [after])
@@ -191,6 +199,26 @@ def test_the_history_of_acceptance_is_kept():
     )
     made = make_contract("s", [(Where(), Lists(tools=(tool("a"),)))], accepted=[entry])
     assert contract_from_json(json.loads(contract_to_json(made))).accepted == (entry,)
+
+
+def test_a_contract_without_words_takes_no_notice_of_them():
+    """A parameter that is called description or title is no word."""
+    said = {**STRING, "description": "What is said."}
+    properties = {"description": said, "title": {"enum": ["title"], "title": "T"}}
+    hints = {"readOnlyHint": True}
+    before = Lists(tools=(tool(properties=properties, title="Get", annotations={"title": "Get", **hints}),))
+    made = make_contract("s", [(Where(), before)], words=False)
+    (item,) = contract_from_json(json.loads(contract_to_json(made))).shared.tools
+    assert item == {
+        "name": "get_user",
+        "inputSchema": {"type": "object", "properties": {"description": STRING, "title": {"enum": ["title"]}}},
+        "annotations": {"readOnlyHint": True},
+    }
+    other = Lists(tools=(tool(properties=properties, description="Another text.", annotations=hints),))
+    full = make_contract("s", [(Where(), other)])
+    assert diff(made, full) == diff(full, made) == ()
+    properties["title"] = {"enum": ["other"]}
+    assert [change.cls for change in diff(made, full)] == ["breaking", "additive"]
 
 
 # --- runs -------------------------------------------------------------------------------------------

@@ -136,6 +136,7 @@ BREAKS_BOTH = {
     "a property was renamed": (obj(user_name=STRING), obj(username=STRING)),
     "other values": (one({"enum": ["x"]}), one({"enum": ["y"]})),
     "values that the new bounds refuse": (one({"enum": ["xxxx"]}), one({**STRING, "maxLength": 2})),
+    "the one value of a lone object": (obj(k={"const": "a"}, x=STRING), obj(k={"const": "b"}, x=STRING)),
     "a branch was replaced": (one({"oneOf": TWO}), one({"oneOf": [TWO[0], obj(k={"const": "c"}, z=STRING)]})),
 }
 
