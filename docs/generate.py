@@ -103,8 +103,8 @@ def portable() -> str:
         "\n## Tool names\n\n"
         f"Letters, digits, `_` and `-`, beginning with a letter, {MAX_NAME} at most: that is what all providers take,\n"
         "and they refuse not the one tool but the request. The specification recommends 1 to 128 of letters, digits,\n"
-        "`_`, `-` and `.` (since 2025-11-25; earlier revisions say nothing); a dot is a warning here, other characters an\n"
-        "error. Clients put the server's name before the tool's, so that a shorter one is needed:\n\n"
+        "`_`, `-` and `.` (since 2025-11-25; earlier revisions say nothing); a dot is a warning here, others\n"
+        "are an error. Clients put the server's name before the tool's, so that a shorter one is needed:\n\n"
         "| client | sends | takes |\n|---|---|---|\n"
     )
     out += [f"| {client} | `{form}` | {limit} characters |\n" for client, form, limit in MAX_PREFIXED]
