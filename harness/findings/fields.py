@@ -95,7 +95,7 @@ def fields_of(schema: Any) -> Fields:
             children.setdefault(node.parent.number, []).append(node)
     reader = _Reader(seen, children)
     root = reader.applying({seen.root: frozenset()})
-    out = Fields(walk=seen, root=tuple(root), cut=seen.too_large or seen.too_deep is not None)
+    out = Fields(walk=seen, root=tuple(root), cut=bool(seen.too_large) or seen.too_deep is not None)
     stack: list[tuple[tuple[str, ...], _Within]] = [((), root)]
     while stack:
         path, around = stack.pop()
