@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from harness.findings.annotations import check_annotations
 from harness.findings.ledger import LISTS, Listing, listing_of
 from harness.findings.names import check_names
 from harness.findings.output_schema import check_output_schemas
@@ -12,6 +13,7 @@ from harness.findings.remark import Remark
 from harness.findings.schemas import check_schemas
 from harness.findings.seen import Seen
 from harness.findings.steps import RunView
+from harness.findings.strict import check_strict
 from harness.findings.validity import see_unread_list
 from harness.model.catalogue import Catalogue, ToolDef
 
@@ -19,6 +21,8 @@ __all__ = ["CHECKERS", "catalogue_of", "remarks_of", "see_catalogue"]
 
 CHECKERS: tuple[Callable[[Catalogue], Iterator[Remark]], ...] = (  # each: what one subject says of a catalogue
     check_output_schemas,
+    check_strict,
+    check_annotations,
     check_schemas,
     check_names,
 )

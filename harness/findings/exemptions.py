@@ -16,6 +16,7 @@ from datetime import date
 from harness.findings.exercised import nearest
 from harness.findings.ledger import CellLedger
 from harness.findings.output_schema import declares, has_output_schemas, lacking_message
+from harness.findings.parameters import CellParameters, covers
 from harness.findings.seen import Rerun, Seen
 from harness.model.catalogue import Catalogue
 from harness.model.checks import CHECKS, FAMILIES, exemptable
@@ -25,7 +26,7 @@ from harness.model.plan import ERAS, ExemptionSpec, Plan, ProjectSpec, RunKey
 
 __all__ = ["EVERY", "Verdicts", "judge_exemptions", "left_out"]
 
-OUTPUT_SCHEMA = "output-schema"
+OUTPUT_SCHEMA, PARAMETERS = "output-schema", "parameters"
 EVERY = "*"  # the subject that stands for every tool of a server, where none has what the check asks for
 
 
@@ -35,6 +36,7 @@ class Verdicts:
 
     Attributes:
         tools: (server, cell) -> tools whose coverage is excused there.
+        parameters: (server, cell) -> (tool, parameter) whose use is excused there.
         seen: The sightings that no entry excuses.
     """
 
@@ -42,6 +44,7 @@ class Verdicts:
     not_judged: list[NotJudged] = field(default_factory=list)
     excused: list[Excused] = field(default_factory=list)
     tools: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    parameters: dict[tuple[str, str], frozenset[tuple[str, str]]] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
 
 
@@ -51,6 +54,7 @@ def judge_exemptions(
     seen: Sequence[Seen],
     *,
     catalogues: Mapping[RunKey, Catalogue],
+    parameters: Mapping[tuple[str, str], CellParameters],
     today: date,
     rerun: Rerun,
 ) -> Verdicts:
@@ -60,11 +64,12 @@ def judge_exemptions(
         ledgers: Of every planned cell.
         seen: Sightings that entries may excuse (`process/…`), and any others, which pass through.
         catalogues: What each run lists.
+        parameters: What was used of the parameters in each (server, cell).
     """
     by_server: dict[str, list[CellLedger]] = {}
     for ledger in ledgers:
         by_server.setdefault(ledger.cell.server, []).append(ledger)
-    judge = _Judge(plan, by_server, seen, catalogues, today, rerun)
+    judge = _Judge(plan, by_server, seen, catalogues, parameters, today, rerun)
     entries = sorted(
         plan.exemptions, key=lambda entry: (entry.place.file, entry.place.line or 0, entry.subject, entry.check)
     )
@@ -173,13 +178,14 @@ class _Judge:
         by_server: Mapping[str, Sequence[CellLedger]],
         seen: Sequence[Seen],
         catalogues: Mapping[RunKey, Catalogue],
+        parameters: Mapping[tuple[str, str], CellParameters],
         today: date,
         rerun: Rerun,
     ) -> None:
         self.plan, self.by_server, self.seen, self.today, self.rerun = plan, by_server, seen, today, rerun
         self.out = Verdicts()
         self.taken: set[int] = set()
-        self.catalogues = catalogues
+        self.catalogues, self.parameters = catalogues, parameters
         self.without_output: dict[tuple[str, str], frozenset[str]] = {}  # cell -> subjects excused from a schema there
         self.projects = {project.server.name: project for project in plan.projects}
         self.checks = exemptable()
@@ -268,6 +274,8 @@ class _Judge:
             self._of_process(entry, scope, expired)
         elif entry.check == OUTPUT_SCHEMA:
             self._of_output_schema(entry, scope, ledgers, expired)
+        elif entry.check == PARAMETERS:
+            self._of_parameter(entry, scope, ledgers, expired)
         else:
             self._of_tool(entry, scope, ledgers, expired)
 
@@ -428,6 +436,52 @@ class _Judge:
             self._used(entry)
         elif not happened:
             self.undecided(entry, *_first_obstacle(listed))
+
+    def _of_parameter(
+        self, entry: ExemptionSpec, scope: Sequence[CellLedger], ledgers: Sequence[CellLedger], expired: bool
+    ) -> None:
+        """An entry `"tool.parameter"`: it speaks of that parameter, its parts, its values and its forms."""
+        tools = sorted(frozenset().union(*(ledger.listed for ledger in ledgers)), key=len, reverse=True)
+        tool = next((name for name in tools if entry.subject.startswith(f"{name}.")), "")
+        known = {ledger.cell.backend: self._parameters(ledger, tool) for ledger in scope}
+        name = entry.subject.removeprefix(f"{tool}.")
+        mine = {cell: {key: used for key, used in items.items() if covers(name, key)} for cell, items in known.items()}
+        if not any(mine.values()):
+            blocked = [ledger for ledger in scope if not ledger.judged]
+            if blocked or not all(ledger.lists_whole for ledger in scope):
+                if not expired:
+                    self.undecided(entry, *(_first_obstacle(blocked) if blocked else ("the list is not whole", True)))
+                return
+            names = frozenset().union(*known.values())
+            said = f"{tool} has no parameter {name!r}{nearest(name, names)}"
+            if not tool:
+                said = f'{entry.server} lists no tool that {entry.subject!r} begins with; write "tool.parameter"'
+            self.finding("exemption/stale", entry, said)
+            return
+        happened = [ledger for ledger in scope if (items := mine[ledger.cell.backend]) and all(items.values())]
+        open_cells = [ledger for ledger in scope if not all(mine[ledger.cell.backend].values())]
+        if happened:
+            rest = [ledger.cell.backend for ledger in scope if ledger in open_cells or not known[ledger.cell.backend]]
+            where = f" with {', '.join(ledger.cell.backend for ledger in happened)}" if rest else ""
+            tail = f"write `backend = [{', '.join(map(json.dumps, rest))}]`" if rest else "remove the entry"
+            said = f"{entry.subject} was used by an answered call after all{where}; {tail}"
+            self.finding("exemption/false", entry, said, still_needed=rest)
+        if expired:
+            return
+        for ledger in open_cells:
+            key = (entry.server, ledger.cell.backend)
+            unused = {(tool, item) for item, used in mine[ledger.cell.backend].items() if not used}
+            self.out.parameters[key] = self.out.parameters.get(key, frozenset()) | unused
+        if happened:
+            return
+        if any(ledger.judged for ledger in open_cells):
+            self._used(entry)
+        else:
+            self.undecided(entry, *_first_obstacle(open_cells))
+
+    def _parameters(self, ledger: CellLedger, tool: str) -> Mapping[str, bool]:
+        found = self.parameters.get((ledger.cell.server, ledger.cell.backend))
+        return {} if found is None else found.known.get(tool, {})
 
     def _output_schemas(self, ledger: CellLedger) -> tuple[frozenset[str], frozenset[str]]:
         """Tools that some run of a cell lists without an output schema, and tools that some run lists with one."""

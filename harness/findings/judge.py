@@ -11,20 +11,33 @@ from datetime import date
 from typing import Any
 
 from harness import errors
+from harness.findings.annotations import see_contradicted
 from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
-from harness.findings.exemptions import judge_exemptions, left_out
+from harness.findings.costs import CellCosts, costs_of, see_over_budget, tokens_of
+from harness.findings.exemptions import Verdicts, judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
 from harness.findings.frames import TOO_DEEP
 from harness.findings.ledger import CellLedger, make_ledger
 from harness.findings.output_schema import judge_results
+from harness.findings.parameters import CellParameters, parameters_of, see_unused
 from harness.findings.process import see_processes
 from harness.findings.seen import Rerun, Seen, merge
 from harness.findings.steps import RunView, view_run, why_unanswered
 from harness.findings.suites import judge_cases, not_run, see_suites, undecided
 from harness.findings.wire import see_client_lines, see_wire, unreadable
 from harness.model.checks import OFF_BY_DEFAULT, family_of
-from harness.model.finding import CaseResult, Finding, HarnessFailure, Judgement, Lowered, NotJudged, Ran, place_of
+from harness.model.finding import (
+    CaseResult,
+    Coverage,
+    Finding,
+    HarnessFailure,
+    Judgement,
+    Lowered,
+    NotJudged,
+    Ran,
+    place_of,
+)
 from harness.model.plan import Cell, CheckSettings, Plan, RunKey
 from harness.model.transcript import Evidence
 
@@ -75,15 +88,29 @@ def judge(
     seen = [item for ledger in ledgers for item in _see(ledger, settings[ledger.cell.server])]
     results = {server: judge_results(group, catalogues) for server, group in _by_server(ledgers).items()}
     seen += [item for found in results.values() for item in found.seen]
-    verdicts = judge_exemptions(plan, ledgers, seen, catalogues=catalogues, today=today, rerun=rerun)
+    seen += [item for group in _by_server(ledgers).values() for item in see_contradicted(group, catalogues)]
+    parameters = {(ledger.cell.server, ledger.cell.backend): parameters_of(ledger, catalogues) for ledger in ledgers}
+    costs = {(ledger.cell.server, ledger.cell.backend): costs_of(ledger, catalogues) for ledger in ledgers}
+    for server, group in _by_server(ledgers).items():
+        seen += see_over_budget(group, costs, settings[server])
+    verdicts = judge_exemptions(
+        plan, ledgers, seen, catalogues=catalogues, parameters=parameters, today=today, rerun=rerun
+    )
     for server, group in _by_server(ledgers).items():
         verdicts.seen.extend(see_absence(group, verdicts.tools, settings[server]))
+        if settings[server].parameters == "require":
+            verdicts.seen.extend(see_unused(group, parameters, verdicts.parameters))
     merged = merge(verdicts.seen, order=order, rerun=rerun)
     findings, lowered = _lower([*merged, *verdicts.findings], plan)
     return Judgement(
         ran=tuple(_ran(view) for ledger in ledgers for view in _all_views(ledger, by_key)),
         coverage=tuple(
-            ledger.coverage(verdicts.tools.get((ledger.cell.server, ledger.cell.backend), frozenset()))
+            _coverage(
+                ledger,
+                verdicts,
+                parameters[ledger.cell.server, ledger.cell.backend],
+                costs[ledger.cell.server, ledger.cell.backend],
+            )
             for ledger in ledgers
             if ledger.views
         ),
@@ -197,6 +224,29 @@ def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     yield from see_not_listed(ledger)
     yield from see_unknown(ledger)
     yield from see_looks(ledger)
+
+
+def _coverage(ledger: CellLedger, verdicts: Verdicts, parameters: CellParameters, costs: CellCosts) -> Coverage:
+    key = (ledger.cell.server, ledger.cell.backend)
+    by_tool = tuple(
+        replace(
+            item,
+            bytes=costs.tools.get(item.tool, 0),
+            tokens=tokens_of(costs.tools.get(item.tool, 0)),
+            answer_bytes=costs.answers.get(item.tool, 0),
+            answer_tokens=tokens_of(costs.answers.get(item.tool, 0)),
+        )
+        for item in parameters.coverage(verdicts.parameters.get(key, frozenset()))
+    )
+    return replace(
+        ledger.coverage(verdicts.tools.get(key, frozenset())),
+        parameters=sum(item.parameters for item in by_tool),
+        parameters_used=sum(item.used for item in by_tool),
+        parameters_excused=sum(len(item.excused) for item in by_tool),
+        list_bytes=costs.total,
+        list_tokens=tokens_of(costs.total),
+        by_tool=by_tool,
+    )
 
 
 # --- the other parts ----------------------------------------------------------------------------

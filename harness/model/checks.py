@@ -30,7 +30,7 @@ class CheckSpec:
     fires: str
     source: str
     exempt: str = ""
-    subject: Literal["", "tool", "any"] = ""
+    subject: Literal["", "tool", "parameter", "any"] = ""
 
 
 _STDIO = "MCP basic/transports#stdio"
@@ -127,6 +127,39 @@ _ALL = (
     CheckSpec(id="strict/unknown-tool-is-error", severity="error", source="MCP server/tools#error-handling",
               fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list was answered with an "
                     "isError result instead of a JSON-RPC error."),
+    # what tools say of themselves
+    CheckSpec(id="annotation/missing", severity="warning", source="MCP server/tools#tool",
+              fires="A tool without readOnlyHint, or, where that is not true, without destructiveHint or "
+                    "idempotentHint. A server none of whose tools has annotations is one finding."),
+    CheckSpec(id="annotation/malformed", severity="error", source="MCP server/tools#tool",
+              fires="Annotations that are no object, or a hint that is neither true nor false."),
+    CheckSpec(id="annotation/contradicted", severity="error", source="ours",
+              fires="A hint that a recorded call shows to be wrong, or `readOnlyHint` true on a tool that by its name "
+                    "deletes; a warning where only another verb or another hint speaks against it."),
+    # what calls used, and what lists cost
+    CheckSpec(id="parameters/missing", severity="error", exempt="parameters", subject="parameter", source="ours",
+              fires="A parameter, a listed value or a form of one that no answered call used, where `[checks] "
+                    "parameters = \"require\"` asks for it, in a cell whose planned runs all finished."),
+    CheckSpec(id="tokens/over-budget", severity="error", source="ours",
+              fires="The list of tools costs a model more tokens, by the estimate, than `[checks] tokens` allows."),
+    # what input schemas leave open; all of it off by default
+    CheckSpec(id="strict/additional-properties", severity="error", source="ours",
+              fires="An object with parameters, or the arguments as a whole, without `additionalProperties: false`."),
+    CheckSpec(id="strict/required", severity="warning", source="ours",
+              fires="A parameter that is neither required nor has a default nor takes null."),
+    CheckSpec(id="strict/bounded-strings", severity="warning", source="ours",
+              fires="A string without maxLength, enum, const, pattern or format."),
+    CheckSpec(id="strict/bounded-numbers", severity="warning", source="ours",
+              fires="A number without both a minimum and a maximum, and without enum or const."),
+    CheckSpec(id="strict/bounded-arrays", severity="warning", source="ours",
+              fires="An array without maxItems."),
+    CheckSpec(id="strict/enum-in-prose", severity="warning", source="ours",
+              fires="A string whose description names its few values, where there is no enum."),
+    CheckSpec(id="strict/descriptions", severity="error", source="ours",
+              fires="A tool or a parameter without a description."),
+    CheckSpec(id="strict/page-limit", severity="warning", source="ours",
+              fires="A tool that by its name lists things, without a parameter that limits how many, or with one that "
+                    "has no maximum."),
     # what tools give
     CheckSpec(id="output-schema/missing", severity="error", exempt="output-schema", subject="tool", source="ours",
               fires="A tool that declares no output schema, in a revision that has them (2025-06-18 on). A server none "

@@ -24,6 +24,7 @@ __all__ = [
     "Ran",
     "Report",
     "Severity",
+    "ToolDetails",
     "ToolFate",
     "Verdict",
     "place_of",
@@ -58,6 +59,29 @@ class ToolFate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDetails:
+    """What answered calls used of one tool's parameters in one cell, and what it costs the context of a model.
+
+    Attributes:
+        parameters: How many there are: properties, the values that their enums list, the forms that their unions allow.
+        used: How many of them were used.
+        unused: The others, by name, less those that are excused.
+        bytes: Of its definition, as a model gets it; `tokens` is an estimate.
+        answer_bytes: Of the content of its largest answer.
+    """
+
+    tool: str
+    parameters: int = 0
+    used: int = 0
+    unused: tuple[str, ...] = ()
+    excused: tuple[str, ...] = ()
+    bytes: int = 0
+    tokens: int = 0
+    answer_bytes: int = 0
+    answer_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """The ledger's sums of one cell: every listed tool is exactly one of the five.
 
@@ -78,6 +102,12 @@ class Coverage:
     prompts_used: int = 0
     resources: int = 0
     resources_used: int = 0
+    parameters: int = 0
+    parameters_used: int = 0
+    parameters_excused: int = 0
+    list_bytes: int = 0
+    list_tokens: int = 0
+    by_tool: tuple[ToolDetails, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

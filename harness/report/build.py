@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from harness.errors import EXIT_CLEAN, EXIT_FINDINGS, Interrupted, NothingSelected
-from harness.model.finding import Coverage, HarnessFailure, Judgement, Ran, Report, Verdict
+from harness.model.finding import Coverage, HarnessFailure, Judgement, Ran, Report, ToolDetails, Verdict
 
 __all__ = ["MAX_EVIDENCE_DEPTH", "canonical", "make_report", "merge"]
 
@@ -161,7 +161,11 @@ def _unexplained(judgement: Judgement) -> bool:
 def _arranged(judgement: Judgement, text: Callable[[str], str]) -> Judgement:
     """Every part cleaned, sorted, each entry once."""
     coverage = [
-        dataclasses.replace(item, fates=tuple(sorted(item.fates, key=lambda fate: (fate.tool, canonical(fate)))))
+        dataclasses.replace(
+            item,
+            fates=tuple(sorted(item.fates, key=lambda fate: (fate.tool, canonical(fate)))),
+            by_tool=tuple(sorted(item.by_tool, key=lambda tool: (tool.tool, canonical(tool)))),
+        )
         for item in judgement.coverage
     ]
     parts: dict[str, Iterable[Any]] = {
@@ -216,8 +220,10 @@ def _cleaned(item: Any, text: Callable[[str], str]) -> Any:
             values[field.name] = text(value)
         elif isinstance(value, Mapping):
             values[field.name] = _plain(value, text)
-        elif isinstance(item, Coverage) and field.name == "fates":
-            values[field.name] = tuple(_cleaned(fate, text) for fate in value)
+        elif isinstance(item, Coverage) and field.name in ("fates", "by_tool"):
+            values[field.name] = tuple(_cleaned(part, text) for part in value)
+        elif isinstance(item, ToolDetails) and field.name in ("unused", "excused"):
+            values[field.name] = tuple(map(text, value))
     return dataclasses.replace(item, **values)
 
 

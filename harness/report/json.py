@@ -22,6 +22,7 @@ from harness.model.finding import (
     NotJudged,
     Ran,
     Report,
+    ToolDetails,
     ToolFate,
 )
 from harness.report.tally import tally
@@ -99,5 +100,10 @@ def published_schema() -> dict[str, Any]:
 
 def _item(kind: type[Any], entry: dict[str, Any]) -> Any:
     if kind is Coverage:
-        entry = {**entry, "fates": tuple(ToolFate(**fate) for fate in entry["fates"])}
+        by_tool = [{**item, **{key: tuple(item[key]) for key in ("unused", "excused")}} for item in entry["by_tool"]]
+        entry = {
+            **entry,
+            "fates": tuple(ToolFate(**fate) for fate in entry["fates"]),
+            "by_tool": tuple(ToolDetails(**item) for item in by_tool),
+        }
     return kind(**entry)

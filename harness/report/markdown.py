@@ -34,7 +34,17 @@ def to_markdown(report: Report) -> str:
     if judgement.coverage:
         blocks.append(
             _table(
-                ("server", "backend", "exercised", "excused", "missing", "failed only", "refused only"),
+                (
+                    "server",
+                    "backend",
+                    "exercised",
+                    "excused",
+                    "missing",
+                    "failed only",
+                    "refused only",
+                    "parameters",
+                    "tokens",
+                ),
                 (
                     (
                         cell(row.server),
@@ -44,6 +54,8 @@ def to_markdown(report: Report) -> str:
                         str(row.missing) if row.judged else f"{row.missing}, not judged",
                         str(row.failed_only),
                         str(row.refused_only),
+                        f"{row.parameters_used} of {row.parameters}",
+                        f"{row.list_tokens:,}",
                     )
                     for row in judgement.coverage
                 ),

@@ -47,6 +47,7 @@ LOG_LINES = 20
 RERUNS = 3  # commands shown where one entry stands for several findings
 LOG_LINE_BYTES = 1_000
 MIN_WIDTH = 40
+LARGE_ANSWER_TOKENS = 1_000  # what is shorter is not worth a word
 
 _STYLES: dict[Verdict, str] = {
     "clean": "green",
@@ -224,6 +225,14 @@ def _basis(cell: Coverage | None, runs: Sequence[Ran], cases: Sequence[CaseResul
         yield f"{cell.prompts_used} of {amount(cell.prompts, 'prompt')} used"
     if cell is not None and cell.resources:
         yield f"{cell.resources_used} of {amount(cell.resources, 'resource')} used"
+    if cell is not None and cell.parameters:
+        excused = f" ({cell.parameters_excused} excused)" if cell.parameters_excused else ""
+        yield f"{cell.parameters_used} of {amount(cell.parameters, 'parameter')} used{excused}"
+    if cell is not None and cell.list_tokens:
+        yield f"the list costs about {cell.list_tokens:,} tokens"
+        largest = max(cell.by_tool, key=lambda tool: (tool.answer_tokens, tool.tool), default=None)
+        if largest is not None and largest.answer_tokens > LARGE_ANSWER_TOKENS:
+            yield visible(f"the largest answer about {largest.answer_tokens:,} ({largest.tool})")
     for era, group in groupby(sorted(runs, key=lambda run: run.era), key=lambda run: run.era):
         of_era = list(group)
         if all(run.outcome == "not-spoken" for run in of_era):

@@ -276,6 +276,8 @@ def plan_for(
     also=(),
     eras=("handshake",),
     versions=(),
+    parameters="report",
+    tokens=None,
 ):
     """A plan that has exactly the runs of the evidence, and those of `also`."""
     by_cell = {}
@@ -319,7 +321,13 @@ def plan_for(
             root=Path("/nowhere"),
             place=Place(file="harness.toml"),
             server=ServerSpec(name=server, command=("server",), eras=None if probed and eras is None else eras),
-            checks=CheckSettings(exercised=level, lowered=lowered),
+            checks=CheckSettings(
+                exercised=level,
+                lowered=lowered,
+                parameters=parameters,
+                tokens=tokens,
+                places={key: Place(file="harness.toml", line=13) for key in ("parameters", "tokens")},
+            ),
             suites=(SuiteSpec(id="s", cases=tuple(case for _, case in cases), place=Place(file="suites/s.toml")),),
             profiles=tuple(
                 ProfileSpec(name=name) for name in dict.fromkeys(r.key.profile for c in cells for r in c.runs)

@@ -36,9 +36,16 @@ def checks_of(folder):
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else ()
 
 
+def settings_of(folder):
+    """What else `[checks]` says."""
+    path = folder / "settings.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_folder_gives_its_findings(t, folder):
-    judgement = t.judged(t.read_folder(folder), exemptions=exemptions_of(folder), checks=checks_of(folder))
+    more = {"exemptions": exemptions_of(folder), "checks": checks_of(folder), **settings_of(folder)}
+    judgement = t.judged(t.read_folder(folder), **more)
     expected = json.loads((folder / "findings.json").read_text(encoding="utf-8"))
     assert [
         {"check": item.check, "severity": item.severity, "tool": item.tool, "message": item.message}

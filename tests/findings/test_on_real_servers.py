@@ -197,7 +197,7 @@ MODERN = {
 }
 
 
-def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), checks=()):
+def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), checks=(), **settings):
     """The judgement of one real run of a fixture server."""
     profile = profile or ProfileSpec(name="plain")
     key = RunKey(server=name, backend="none", era=era, profile=profile.name)
@@ -223,7 +223,7 @@ def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), c
     place = Place(file="harness.toml")
     lowered = tuple(LoweredSpec(family=family, to=to, place=place) for family, to in checks)
     project = ProjectSpec(
-        root=folder, place=place, server=server, profiles=(profile,), checks=CheckSettings(lowered=lowered)
+        root=folder, place=place, server=server, profiles=(profile,), checks=CheckSettings(lowered=lowered, **settings)
     )
     cells = (Cell(server=name, backend="none", roles=(), runs=(run,)),)
     plan = Plan(projects=(project,), cells=cells, exemptions=(), servers=(name,))
@@ -266,7 +266,7 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
 
 
 def test_every_fixture_server_is_driven():
-    known = {path.stem for path in SERVERS.glob("*.py")} - {"raw"}
+    known = {path.stem for path in SERVERS.glob("*.py")} - {"raw", "open_inputs", "untrue_hints"}
     driven = {*TABLE, *(name.partition(" ")[0] for name in MODERN)}
     assert known - driven <= {"input_loop", "malformed_unanswered"}
 
@@ -308,6 +308,82 @@ def test_the_good_server_is_silent_in_the_modern_era_too(t, tmp_path):
     judgement = drive("good", cases, tmp_path, era="modern", profile=profile)
     assert [item.check for item in judgement.findings] == ["exercised/refused-only"] * 2, show(judgement)
     assert judgement.ran[0].protocol == "2026-07-28"
+
+
+def test_what_input_schemas_leave_open_is_told_only_where_it_is_asked_for(t, tmp_path):
+    tools = [one(name) for name in ("undescribed", "loose", "fine", "list_all", "search_some")]
+    judgement = drive("open_inputs", tools, tmp_path)
+    assert judgement.findings == (), show(judgement)
+    (tmp_path / "all").mkdir()
+    judgement = drive("open_inputs", tools, tmp_path / "all", checks=[("strict", "error")])
+    assert {(item.check.removeprefix("strict/"), item.tool): item.severity for item in judgement.findings} == {
+        ("additional-properties", "loose"): "error",
+        ("bounded-arrays", "loose"): "warning",
+        ("bounded-numbers", "loose"): "warning",
+        ("bounded-numbers", "search_some"): "warning",
+        ("bounded-strings", "loose"): "warning",
+        ("descriptions", "undescribed"): "error",
+        ("descriptions", "loose"): "error",
+        ("enum-in-prose", "loose"): "warning",
+        ("page-limit", "list_all"): "warning",
+        ("page-limit", "search_some"): "warning",
+        ("required", "loose"): "warning",
+    }
+    (tmp_path / "one").mkdir()
+    judgement = drive("open_inputs", tools, tmp_path / "one", checks=[("strict/page-limit", "error")])
+    assert {item.severity for item in judgement.findings} == {"error"}
+    assert {item.check for item in judgement.findings} == {"strict/page-limit"}
+
+
+def test_parameters_that_no_call_used_are_a_finding_where_they_must_be_used(t, tmp_path):
+    cases = [ECHO, *GOOD[1:]]
+    judgement = drive("good", cases, tmp_path)
+    (cell,) = judgement.coverage
+    assert (cell.parameters_used, cell.parameters) == (5, 6)
+    assert {item.tool: item.unused for item in cell.by_tool if item.unused} == {"guarded": ("confirm_token",)}
+    (tmp_path / "all").mkdir()
+    judgement = drive("good", cases, tmp_path / "all", parameters="require")
+    (found,) = [item for item in judgement.findings if item.check == "parameters/missing"]
+    assert (found.tool, found.evidence["unused"]) == ("guarded", ["confirm_token"])
+    (tmp_path / "guarded").mkdir()
+    confirmed = ("s", CaseSpec(id="c", steps=(step("guarded", {"key": "k", "confirm_token": "x"}, is_error=True,
+                 text_contains=("again",)),), place=Place(file="s.toml")))  # fmt: skip
+    judgement = drive("good", [*cases, confirmed], tmp_path / "guarded", parameters="require")
+    assert sorted(item.check for item in judgement.findings) == REFUSED, show(judgement)
+
+
+def test_hints_that_are_missing_or_none_or_belied_are_told(t, tmp_path):
+    saw = case(
+        "saw", step("notes"), step("look_at", {"text": "a new note"}), step("notes", text_contains=("new note",))
+    )
+    cases = [saw, *map(one, ("delete_all", "half", "text_hint", "remove_some", "destroy_copy", "get_deleted", "both"))]
+    judgement = drive("untrue_hints", cases, tmp_path)
+    assert {
+        (item.check.partition("/")[2], item.tool): item.severity
+        for item in judgement.findings
+        if item.check.startswith("annotation/")
+    } == {
+        ("contradicted", "look_at"): "error",
+        ("contradicted", "delete_all"): "error",
+        ("contradicted", "remove_some"): "warning",
+        ("contradicted", "destroy_copy"): "warning",
+        ("contradicted", "both"): "warning",
+        ("missing", "half"): "warning",
+        ("malformed", "text_hint"): "error",
+    }, show(judgement)
+    (shown,) = [item for item in judgement.findings if item.tool == "look_at"]
+    assert "a call of it changed what notes answers: 'a new note' stands in it now" in shown.message
+
+
+@pytest.mark.parametrize(("tokens", "told"), [(1, True), (100_000, False)])
+def test_a_list_of_tools_over_its_budget_is_a_finding(t, tmp_path, tokens, told):
+    judgement = drive("good", GOOD, tmp_path, tokens=tokens)
+    assert ("tokens/over-budget" in [item.check for item in judgement.findings]) is told
+
+
+def test_the_good_server_leaves_nothing_open(t, tmp_path):
+    judgement = drive("good", GOOD, tmp_path, checks=[("strict", "error")])
+    assert sorted(item.check for item in judgement.findings) == REFUSED, show(judgement)
 
 
 def test_a_server_that_asks_for_ever_fails_its_step(t, tmp_path):

@@ -79,7 +79,7 @@ def test_hostile_names_reasons_and_messages_are_tamed(make, report_of, foreign):
     )
     text = to_markdown(report)
     assert not re.search(r"[<@]|#\d|https?:", without_code(text))
-    assert [len(row) for rows in rows_of(text) for row in rows] == [7, 7, 7]
+    assert [len(row) for rows in rows_of(text) for row in rows] == [9, 9, 9]
 
 
 @given(st.text(alphabet=st.sampled_from("a`| \\"), max_size=12))
@@ -129,7 +129,7 @@ def test_a_table_that_is_cut_keeps_its_head(make, report_of, clean):
     text = to_markdown(clean)
     fitted = fit_summary(0, text, limit=len(text.encode()) - 1)
     assert fitted.endswith("\n\n1 more in report.json\n")
-    assert {len(row) for rows in rows_of(fitted) for row in rows} == {5, 7}
+    assert {len(row) for rows in rows_of(fitted) for row in rows} == {5, 9}
 
 
 def test_no_room_is_nothing(findings):

@@ -15,7 +15,12 @@ TOOLS = [
     tool("guarded", key="string"),
     tool("slow", seconds="number"),
 ]
-TOOLS[4]["inputSchema"]["properties"]["confirm_token"] = {"type": "string"}
+TOOLS[4]["inputSchema"]["properties"]["confirm_token"] = {
+    "type": "string",
+    "description": "What the first answer gave.",
+    "maxLength": 32,
+    "default": "",
+}
 TOOLS[0]["outputSchema"] = {"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]}
 tokens, client = {}, {}
 

@@ -34,7 +34,10 @@ def text(value, **more):
 
 
 def tool(name, *, gives=None, **types):
-    properties = {key: {"type": value} for key, value in types.items()}
+    bounds = {"string": {"maxLength": 1_000_000}, "number": {"minimum": -1e9, "maximum": 1e9}}
+    properties = {
+        key: {"type": value, "description": f"The {key}.", **bounds.get(value, {})} for key, value in types.items()
+    }
     schema = {"type": "object", "properties": properties, "required": sorted(types), "additionalProperties": False}
     plain = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
     output = plain if gives is None else gives
