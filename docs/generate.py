@@ -72,11 +72,12 @@ def checks() -> str:
 
 
 def portable() -> str:
+    from harness.findings.names import MANY_TOOLS, MAX_NAME, MAX_PREFIXED, TOO_MANY_TOOLS
     from harness.findings.portable_examples import EXAMPLES, ROOT
     from harness.findings.portable_words import KINDS
 
     out = [
-        "# Portable schemas\n",
+        "# Portable schemas and names\n",
         NOTE,
         "A schema can be right and still lose its tool: providers take less than JSON Schema allows, and many clients\n"
         "hand a schema on as it is. The family `portability` finds such spellings in what goes over the wire; each\n"
@@ -107,7 +108,21 @@ def portable() -> str:
             out.append(f"Known to refuse or misread it: {', '.join(kind.clients)}.\n")
             if name in EXAMPLES:
                 avoid, write = (text.removeprefix(ROOT) for text in EXAMPLES[name])
-                out.append(f"\n```json\n{avoid}\n```\n\ninstead of which\n\n```json\n{write}\n```\n")
+                out.append(f"\nAvoid\n\n```json\n{avoid}\n```\n\nand write\n\n```json\n{write}\n```\n")
+    out.append(
+        "\n## Tool names\n\n"
+        f"Letters, digits, `_` and `-`, beginning with a letter, {MAX_NAME} at most: that is what all providers take,\n"
+        "and they refuse not the one tool but the request. The specification recommends 1 to 128 of letters, digits,\n"
+        "`_`, `-` and `.` (since 2025-11-25; earlier revisions say nothing); a dot is a warning here, others\n"
+        "are an error. Clients put the server's name before the tool's, so that a shorter one is needed:\n\n"
+        "| client | sends | takes |\n|---|---|---|\n"
+    )
+    out += [f"| {client} | `{form}` | {limit} characters |\n" for client, form, limit in MAX_PREFIXED]
+    out.append(
+        "\nTwo tools of one name are an error; names that differ only by case, or by a character that clients\n"
+        f"replace, a warning. So are more than {MANY_TOOLS} tools, and more than {TOO_MANY_TOOLS}, with the clients\n"
+        "that leave the rest out.\n"
+    )
     return "".join(out)
 
 

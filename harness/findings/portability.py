@@ -230,7 +230,7 @@ def _of_arguments(seen: Walk) -> Iterator[Hit]:
             yield from _keywords(node, schema)
             yield from _names(seen, node, schema)
         if not keys.isdisjoint(strangers):
-            yield from _ignored(node, schema, dialect, strangers)
+            yield from _ignored(node, schema, dialect, strangers, declared=bool(seen.dialect))
         if dialect in _OLD and "$ref" in schema and len(schema) > 1:
             yield from _beside_ref(node, schema, dialect)
     yield from _references(seen, output=False)
@@ -258,7 +258,9 @@ def _root(seen: Walk) -> Iterator[Hit]:
     if not isinstance(schema, Mapping):
         return  # a boolean; that is said
     stated = schema.get("type")
-    if stated != "object":
+    if "type" in schema and not _are_types(stated):
+        pass  # no schema at all, and said as such
+    elif stated != "object":
         if "$ref" in schema and "type" not in schema:
             yield Hit(kind="root-ref", node=root, keyword="$ref", value=schema["$ref"])
         elif "type" in schema:
@@ -270,6 +272,11 @@ def _root(seen: Walk) -> Iterator[Hit]:
     for keyword in _COMPOSITIONS:
         if keyword in schema:
             yield Hit(kind="root-composition", node=root, keyword=keyword, value=schema[keyword])
+
+
+def _are_types(stated: Any) -> bool:
+    names = stated if isinstance(stated, list) else [stated]
+    return bool(names) and all(isinstance(name, str) and name in _TYPE_SET for name in names)
 
 
 def _boolean(node: Node) -> Iterator[Hit]:
@@ -285,7 +292,7 @@ def _boolean(node: Node) -> Iterator[Hit]:
 def _types(node: Node, schema: Mapping[str, Any]) -> Iterator[Hit]:
     stated = schema.get("type")
     if isinstance(stated, list):
-        if stated and all(isinstance(item, str) and item in _TYPE_SET for item in stated):
+        if _are_types(stated):
             yield _union(node, schema, stated)
         wanted: frozenset[str] | None = frozenset(item for item in stated if isinstance(item, str))
         if not wanted or not wanted <= _TYPE_SET:
@@ -634,7 +641,8 @@ def _reference(seen: Walk, ref: Ref, *, output: bool) -> Hit | None:
         return hit("endless")
     if ref.recursive:
         return hit("recursive-output" if output else "recursive", f"Its target, {ref.value[:200]}, leads back to it")
-    if output or ref.node.parent is None or not ref.value.startswith("#"):
+    bare_root = ref.node.parent is None and "type" not in ref.node.schema  # that is said of the root
+    if output or bare_root or not ref.value.startswith("#"):
         return None
     if ref.value.startswith(_DEFINITIONS):
         target = seen.follow(ref.node)
@@ -655,11 +663,13 @@ def _dialect(seen: Walk, *, output: bool) -> Iterator[Hit]:
         )
 
 
-def _ignored(node: Node, schema: Mapping[str, Any], dialect: str, strangers: frozenset[str]) -> Iterator[Hit]:
+def _ignored(
+    node: Node, schema: Mapping[str, Any], dialect: str, strangers: frozenset[str], *, declared: bool
+) -> Iterator[Hit]:
     for keyword in sorted(strangers & schema.keys()):
         if keyword == "additionalItems" and isinstance(schema.get("items"), list):
             continue  # a tuple of draft-07: that is said
-        note = f"The dialect in force is {dialect}"
+        note = f"The schema is read as {dialect}" + ("" if declared else ", as it declares no other")
         instead = _MODERN.get(keyword, "") if dialect == "2020-12" else ""
         yield Hit(kind="dialect-ignored", node=node, keyword=keyword, value=schema[keyword], note=note, instead=instead)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from harness.findings.costs import BYTES_A_TOKEN, bytes_of_tool, tokens_of
 from harness.model.catalogue import ToolDef
 
-TOOL = {"name": "naïve", "description": "d" * 40, "inputSchema": {"type": "object"}}
+TOOL = {"name": "naive", "description": "ï" * 40, "inputSchema": {"type": "object"}}
 
 
 def tape(t, *tools, result=None):
@@ -26,9 +26,9 @@ def test_a_token_is_begun_every_four_bytes(size, tokens):
 
 
 def test_only_what_a_model_gets_of_a_tool_counts():
-    plain = ToolDef(name="naïve", index=0, definition=TOOL)
+    plain = ToolDef(name="naive", index=0, definition=TOOL)
     more = {"title": "T" * 90, "annotations": {"readOnlyHint": True}, "outputSchema": {"type": "object"}}
-    full = ToolDef(name="naïve", index=0, definition={**TOOL, **more})
+    full = ToolDef(name="naive", index=0, definition={**TOOL, **more})
     assert bytes_of_tool(plain) == bytes_of_tool(full)
     assert bytes_of_tool(plain) == len(json.dumps(TOOL, ensure_ascii=False, separators=(",", ":")).encode())
 
@@ -38,7 +38,7 @@ def test_every_report_says_what_each_tool_and_the_list_cost_and_the_largest_answ
     judgement = t.judged(t.evidence(t.key(), tape(t, *tools, result=t.text("x" * 1000))))
     (cell,) = judgement.coverage
     big, small = cell.by_tool
-    assert (big.tool, small.tool) == ("b", "naïve")
+    assert (big.tool, small.tool) == ("b", "naive")
     assert cell.list_bytes == big.bytes + small.bytes
     assert cell.list_tokens == tokens_of(cell.list_bytes)
     assert big.bytes > small.bytes > 40
@@ -58,7 +58,7 @@ def test_a_budget_makes_a_larger_list_one_finding_for_all_runs_at_its_line(t):
     runs = [t.evidence(t.key(era=era), tape(t, TOOL)) for era in ("handshake", "modern")]
     found = t.one(t.judged(*runs, tokens=10), "tokens/over-budget")
     assert (found.file, found.line, len(found.evidence["runs"])) == ("harness.toml", 13, 2)
-    assert "and [checks] tokens allows 10; the most: naïve " in found.message
+    assert "and [checks] tokens allows 10; the most: naive " in found.message
     assert t.judged(*runs, tokens=found.evidence["tokens"]).findings == ()
     assert t.judged(*runs, tokens=found.evidence["tokens"] - 1).findings != ()
 

@@ -36,6 +36,13 @@ ALL = [
 ]
 
 
+OTHERS = [(family, "off") for family in ("names", "portability", "validity")]  # what they say of such schemas
+
+
+def judged(t, *found, **more):
+    return t.judged(*found, checks=OTHERS, **more)
+
+
 def found(t, *calls, key=None, result=None, schema=SCHEMA, **more):
     tape = t.Tape().start(({"name": "a.b", "inputSchema": schema},)).case("one")
     for arguments in calls:
@@ -44,7 +51,7 @@ def found(t, *calls, key=None, result=None, schema=SCHEMA, **more):
 
 
 def run(t, *calls, **more):
-    return t.judged(found(t, *calls), parameters="require", **more)
+    return judged(t, found(t, *calls), parameters="require", **more)
 
 
 def unused(judgement):
@@ -70,11 +77,11 @@ def entry(t, subject, **more):
     ],
 )
 def test_what_a_call_used(t, arguments, used):
-    assert unused(t.judged(found(t, arguments))) == [tuple(name for name in ALL if name not in used)]
+    assert unused(judged(t, found(t, arguments))) == [tuple(name for name in ALL if name not in used)]
 
 
 def test_it_is_counted_always_and_a_finding_only_where_it_must_be_used(t):
-    judgement = t.judged(found(t, {"key": "x"}))
+    judgement = judged(t, found(t, {"key": "x"}))
     assert judgement.findings == ()
     (cell,) = judgement.coverage
     assert (cell.parameters, cell.parameters_used, cell.parameters_excused) == (12, 2, 0)
@@ -84,29 +91,29 @@ def test_it_is_counted_always_and_a_finding_only_where_it_must_be_used(t):
 
 
 def test_refusals_use_parameters_and_calls_without_an_answer_do_not(t):
-    assert "key" not in unused(t.judged(found(t, {"key": "x"}, result=t.failure("no"))))[0]
+    assert "key" not in unused(judged(t, found(t, {"key": "x"}, result=t.failure("no"))))[0]
     tape = t.Tape().start(({"name": "a.b", "inputSchema": SCHEMA},)).case("one")
     tape.step("a.b", error={"code": -32602, "message": "no"}, arguments={"key": "x"})
-    assert "key" in unused(t.judged(t.evidence(t.key(), tape.done().stop())))[0]
+    assert "key" in unused(judged(t, t.evidence(t.key(), tape.done().stop())))[0]
 
 
 def test_a_tool_that_never_answered_has_its_own_finding_alone(t):
     tape = t.Tape().start(({"name": "a.b", "inputSchema": SCHEMA},)).stop()
-    judgement = t.judged(t.evidence(t.key(), tape), parameters="require")
+    judgement = judged(t, t.evidence(t.key(), tape), parameters="require")
     assert t.checks(judgement) == ["exercised/missing"]
 
 
 def test_runs_of_a_cell_count_together_and_cells_apart(t):
     runs = [found(t, {"key": "x"}), found(t, {"when": 7}, key=t.key(era="modern"))]
-    judgement = t.judged(*runs, parameters="require")
+    judgement = judged(t, *runs, parameters="require")
     assert {"key", "when", "when|integer"} & set(t.one(judgement, "parameters/missing").evidence["unused"]) == set()
     cells = [found(t, {"key": "x"}, key=t.key(backend=name)) for name in ("x", "y")]
-    judgement = t.judged(*cells, parameters="require")
+    judgement = judged(t, *cells, parameters="require")
     assert [item.evidence["backend"] for item in judgement.findings] == ["x", "y"]
 
 
 def test_absence_is_not_judged_where_a_run_is_missing(t):
-    judgement = t.judged(found(t, {"key": "x"}), parameters="require", also=[t.key(era="modern")])
+    judgement = judged(t, found(t, {"key": "x"}), parameters="require", also=[t.key(era="modern")])
     assert judgement.findings == ()
 
 
@@ -132,19 +139,19 @@ def test_entries_excuse_a_parameter_with_its_parts_values_and_forms(t):
     ],
 )
 def test_entries_that_excuse_nothing_are_told(t, subject, check, words):
-    judgement = t.judged(found(t, {"key": "x"}), exemptions=[entry(t, subject)])
+    judgement = judged(t, found(t, {"key": "x"}), exemptions=[entry(t, subject)])
     assert t.one(judgement, check).message == words
 
 
 def test_an_entry_is_false_for_the_backends_with_which_the_parameter_was_used(t):
     cells = [found(t, {"key": "x"}, key=t.key(backend="x")), found(t, {"when": 7}, key=t.key(backend="y"))]
-    judgement = t.judged(*cells, exemptions=[entry(t, "a.b.key")])
+    judgement = judged(t, *cells, exemptions=[entry(t, "a.b.key")])
     said = t.one(judgement, "exemption/false").message
     assert said == 'a.b.key was used by an answered call after all with x; write `backend = ["y"]`'
 
 
 def test_an_entry_for_what_a_missing_run_may_use_is_not_judged(t):
-    judgement = t.judged(found(t, {"key": "x"}), also=[t.key(era="modern")], exemptions=[entry(t, "a.b.when")])
+    judgement = judged(t, found(t, {"key": "x"}), also=[t.key(era="modern")], exemptions=[entry(t, "a.b.when")])
     assert judgement.findings == ()
     assert [item.subject for item in judgement.not_judged if item.check == "parameters"] == ["a.b.when"]
 

@@ -279,7 +279,9 @@ def test_what_a_reference_describes_may_be_required() -> None:
     assert [remark.check for remark in look(schema)] == ["portability/local-ref"]
 
 
-@pytest.mark.parametrize("root", [{"type": ["object"]}, {"type": "array"}, {"anyOf": [EMPTY]}, {"type": None}])
+@pytest.mark.parametrize(
+    "root", [{"type": ["object"]}, {"type": "array"}, {"anyOf": [EMPTY]}, {"$ref": "#/x", "x": EMPTY}]
+)
 def test_a_root_that_is_not_plainly_an_object_is_an_error(root: Any) -> None:
     assert "portability/root-type" in [remark.check for remark in look(root)]
 
@@ -578,3 +580,9 @@ def test_what_the_page_says_to_avoid_has_its_fault_and_what_it_says_to_write_has
     bad = look(json.loads(schema_of(avoid)), era="handshake", protocol="2025-11-25")
     assert KINDS[name].check in {remark.check for remark in bad if remark.kind == KINDS[name].words}
     assert look(json.loads(schema_of(write)), era="handshake", protocol="2025-11-25") == []
+
+
+def test_one_root_cause_at_the_root_is_one_finding() -> None:
+    (found,) = look({"type": "OBJECT", "properties": {}}, protocol="2025-11-25")
+    assert (found.check, found.pointer) == ("validity/schema", "/type")
+    assert '"type": "object"' in found.message

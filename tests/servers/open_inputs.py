@@ -10,10 +10,9 @@ LOOSE = {
         "number": {"type": "integer", "minimum": 1, "description": "How many."},
         "tags": {"type": "array", "items": TEXT, "description": "Tags."},
         "order": {"type": "string", "maxLength": 4, "description": "Order, one of 'asc' or 'desc'."},
-        "inner": {"$ref": "#/$defs/inner", "description": "More."},
+        "inner": {"type": "object", "properties": {"text": TEXT}, "required": ["text"], "description": "More."},
     },
     "required": ["name", "number", "tags", "order"],
-    "$defs": {"inner": {"type": "object", "properties": {"text": TEXT}, "required": ["text"]}},
 }
 FINE = {
     "type": "object",
