@@ -73,8 +73,27 @@ def costs_of(ledger: CellLedger, catalogues: Mapping[RunKey, Catalogue]) -> Cell
 
 
 def _size(value: Any) -> int:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return len(text.encode("utf-8", "surrogatepass"))
+    """Bytes of a value as compact JSON, however deep it is."""
+    try:
+        return _encoded(value)
+    except RecursionError:
+        pass
+    total, stack = 0, [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Mapping):
+            total += 2 + sum(_encoded(key) + 1 for key in item) + max(len(item) - 1, 0)
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            total += 2 + max(len(item) - 1, 0)
+            stack.extend(item)
+        else:
+            total += _encoded(item)
+    return total
+
+
+def _encoded(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
 def see_over_budget(

@@ -18,7 +18,8 @@ __all__ = ["ITEM", "MAX_DEPTH", "MAX_FIELDS", "VALUE", "Branch", "Field", "Field
 
 MAX_FIELDS = 2_000  # of one schema
 MAX_DEPTH = 12  # properties and items inside one another
-_Within = dict[Node, frozenset[int]]  # schemas of one value -> the numbers of those around each
+MAX_WORK = 300_000  # schemas looked at, each again for every parameter that it applies to
+_Within = dict[Node, frozenset[int]]  # schemas of one value -> the numbers of those that led to each, itself too
 ITEM = "[]"
 VALUE = "*"
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "then", "else")
@@ -99,7 +100,7 @@ def fields_of(schema: Any) -> Fields:
     stack: list[tuple[tuple[str, ...], _Within]] = [((), root)]
     while stack:
         path, around = stack.pop()
-        if len(path) > MAX_DEPTH or len(out.all) >= MAX_FIELDS:
+        if len(path) > MAX_DEPTH or len(out.all) >= MAX_FIELDS or reader.work > MAX_WORK:
             out.cut = True
             continue
         for name, held, required in reader.below(around):
@@ -121,7 +122,7 @@ class _Reader:
     """What applies where, in one walked schema."""
 
     def __init__(self, seen: Walk, children: Mapping[int, list[Node]]) -> None:
-        self.seen, self.children = seen, children
+        self.seen, self.children, self.work = seen, children, 0
 
     def applying(self, nodes: _Within) -> _Within:
         """The nodes and all that applies to the same value, each once, but for what they are in themselves."""
@@ -131,20 +132,20 @@ class _Reader:
             node, above = stack.pop()
             if node in out or node.number in above:
                 continue
-            out[node] = above
+            out[node] = within = above | {node.number}
+            self.work += 1
             ref = self.seen.ref_of(node)
             if ref is not None and ref.target is not None:
-                stack.append((ref.target, above))
+                stack.append((ref.target, within))
             inner = [child for child in self.children.get(node.number, ()) if child.keyword in _IN_PLACE]
-            stack += [(child, above) for child in reversed(inner)]
+            stack += [(child, within) for child in reversed(inner)]
         return out
 
     def below(self, nodes: _Within) -> Iterator[tuple[str, _Within, bool]]:
         """(name, schemas, whether required) of everything one level down."""
         held: dict[str, _Within] = {}
         required: set[str] = set()
-        for node, above in nodes.items():
-            within = above | {node.number}
+        for node, within in nodes.items():
             listed = node.get("required")
             if isinstance(listed, list):
                 required |= {name for name in listed if isinstance(name, str)}

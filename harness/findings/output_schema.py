@@ -313,7 +313,10 @@ class _Schemas:
 
     def _prepared(self, schema: Mapping[str, Any]) -> Prepared | BudgetExceeded:
         if id(schema) not in self.known:
-            text = json.dumps(schema, sort_keys=True)
+            try:
+                text = json.dumps(schema, sort_keys=True)
+            except RecursionError:
+                text = f"at {id(schema)}"
             if text not in self.by_text:
                 try:
                     self.by_text[text] = Prepared(schema)

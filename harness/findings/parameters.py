@@ -67,8 +67,10 @@ def parameters_of(ledger: CellLedger, catalogues: Mapping[RunKey, Catalogue]) ->
             if tool.name in fields:
                 continue
             schema = tool.input_schema
-            text = json.dumps(schema, sort_keys=True)
-            fields[tool.name] = read[text] = read.get(text) or fields_of(schema if isinstance(schema, Mapping) else {})
+            text = _key(schema)
+            if text not in read:
+                read[text] = fields_of(schema if isinstance(schema, Mapping) else {})
+            fields[tool.name] = read[text]
             items = out.known.setdefault(tool.name, {})
             for name in _items(fields[tool.name]):
                 items.setdefault(name, False)
@@ -82,6 +84,14 @@ def parameters_of(ledger: CellLedger, catalogues: Mapping[RunKey, Catalogue]) ->
                     for name in _used(fields[exchange.name], exchange.params.get("arguments")):
                         items[name] = True
     return out
+
+
+def _key(schema: Any) -> str:
+    """The same for the same schema of another run, so that it is read once; of a very deep one only for itself."""
+    try:
+        return json.dumps(schema, sort_keys=True)
+    except RecursionError:
+        return f"at {id(schema)}"
 
 
 def _is_answered(exchange: Exchange) -> bool:

@@ -63,6 +63,15 @@ def test_a_budget_makes_a_larger_list_one_finding_for_all_runs_at_its_line(t):
     assert t.judged(*runs, tokens=found.evidence["tokens"] - 1).findings != ()
 
 
+def test_a_definition_that_is_nested_very_deeply_has_its_size():
+    deep = {"type": "string"}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    assert bytes_of_tool(ToolDef(name="a", index=0, definition={"inputSchema": deep})) == 600_000 + len(
+        b'{"inputSchema":{"type":"string"}}'
+    )
+
+
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_a_longer_description_never_costs_less(one, other):
     def size(text):

@@ -121,6 +121,19 @@ def test_a_schema_that_holds_itself_ends_and_one_that_explodes_is_cut():
     assert len(wide.all) <= MAX_FIELDS + 4
 
 
+def test_hostile_schemas_end():
+    deep = {"type": "string"}
+    for _ in range(5_000):
+        deep = {"type": "object", "properties": {"a": deep}}
+    assert fields_of(deep).cut
+    shared = {f"d{n}": {"properties": {f"p{n}": {"$ref": "#/$defs/all"}}} for n in range(300)}
+    mixed = {"allOf": [{"$ref": f"#/$defs/d{n}"} for n in range(300)]}
+    found = fields_of({"$ref": "#/$defs/all", "$defs": {**shared, "all": mixed}})
+    assert len(found.all) == 300
+    wide = {"anyOf": [{"type": "object", "properties": {f"p{n}": {"$ref": "#"}}} for n in range(3_000)]}
+    assert len(fields_of(wide).all) <= MAX_FIELDS + 3_000
+
+
 SCHEMAS = st.recursive(
     st.sampled_from([{}, True, {"type": "string"}, {"type": "integer"}, {"enum": [1, 2]}, {"$ref": "#"}, None, 7]),
     lambda inner: st.builds(
