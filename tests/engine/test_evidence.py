@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.evidence import Attempt, encode_name, read_evidence, run_folder, runtime_seen
+from harness.engine.evidence import Attempt, EvidenceLost, encode_name, read_evidence, run_folder, runtime_seen
 from harness.model.plan import Cell, Plan, ProfileSpec, Run, RunKey
 from harness.model.transcript import RunRecord
 
@@ -190,3 +190,17 @@ def test_a_failed_attempt_is_not_passed_over_for_an_older_good_one(tmp_path):
     failed = Attempt.create(tmp_path, key)
     failed.finish(RunRecord(key=key, plan="f", runtime=None, outcome="failed"))
     assert read_evidence(tmp_path, plan).found[0].folder == str(failed.folder)
+
+
+def test_a_clock_that_was_set_back_makes_no_new_attempt_an_old_one(tmp_path):
+    ahead = run_folder(tmp_path, KEY) / "29990101T000000.000000-aaaaaaaa"
+    ahead.mkdir(parents=True)
+    first, second = Attempt.create(tmp_path, KEY), Attempt.create(tmp_path, KEY)
+    assert ahead.name < first.folder.name < second.folder.name
+
+
+def test_an_attempt_that_cannot_be_made_is_an_error_with_folder_cause_and_remedy(tmp_path):
+    run_folder(tmp_path, KEY).parents[2].touch()
+    with pytest.raises(EvidenceLost, match="cannot be written: Not a directory") as caught:
+        Attempt.create(tmp_path, KEY)
+    assert "--evidence" in caught.value.hint
