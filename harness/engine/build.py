@@ -9,6 +9,7 @@ what it left in the working tree was restored with it. Files are compared by con
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -301,9 +302,14 @@ async def _run(
             f"build command took over {BUILD_TIMEOUT_S:g} s: {shown}", hint=hint, log=tail, server=server
         ) from None
     except OSError as error:
+        hint = f"is {command[0]!r} installed and on PATH?"
+        if error.errno == errno.E2BIG:
+            size = sum(len(name) + len(value) + 2 for name, value in env.items())
+            shown = f"{shown[:200]}…" if len(shown) > 200 else shown
+            hint = f"shorten it, or the environment that a build is given: {size:,} bytes in {len(env)} variables"
         raise BuildError(
             f"build command could not be started: {shown}: {error.strerror}",
-            hint=f"is {command[0]!r} installed and on PATH?",
+            hint=hint,
             server=server,
         ) from error
     if code != 0:

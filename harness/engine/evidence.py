@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
 
@@ -59,6 +59,7 @@ EVIDENCE_HINT = "make room there, or choose another place with --evidence DIR (a
 KEPT_ATTEMPTS = 5  # finished ones of a run; older ones are removed
 UNFINISHED_KEPT_S = 24 * 3600.0  # what a killed run has left; no run that lives is silent for so long
 MAX_NAME_CHARS = 150
+_STAMP = "%Y%m%dT%H%M%S.%f"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.@+=")
 
 
@@ -94,6 +95,18 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
+def _stamp(parent: Path) -> str:
+    """The time, or just after the last attempt's: a clock that was set back makes no new attempt an old one."""
+    now = datetime.now(UTC)
+    for name in sorted(os.listdir(parent), reverse=True):
+        try:
+            last = datetime.strptime(name.partition("-")[0], _STAMP).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+        return max(now, last + timedelta(microseconds=1)).strftime(_STAMP)
+    return now.strftime(_STAMP)
+
+
 class EvidenceLost(StackError):
     """What a run saw cannot be written: the disk is full, or the folder may not be written."""
 
@@ -118,13 +131,15 @@ class Attempt:
             EvidenceLost: It cannot be made.
         """
         parent = run_folder(root, key)
-        folder = parent / f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%f')}-{token_hex(4)}"
+        folder = parent
         try:
             parent.mkdir(parents=True, exist_ok=True)
+            folder = parent / f"{_stamp(parent)}-{token_hex(4)}"
             folder.mkdir()
             (folder / RESERVE_FILE).write_bytes(b"\0" * RESERVE_BYTES)
         except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder != parent:
+                shutil.rmtree(folder, ignore_errors=True)
             raise EvidenceLost(root, error) from error
         return cls(folder)
 

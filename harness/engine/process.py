@@ -312,6 +312,9 @@ def _start_problem(argv: Sequence[str], env: Mapping[str, str], error: OSError |
             return (f"{what}: no such program in {env.get('PATH', '')}",)
         case errno.ENOENT:
             return (f"{what}: no such file, or its interpreter is not there",)
+        case errno.E2BIG:
+            size = sum(len(name) + len(value) + 2 for name, value in env.items())
+            return (f"{what}: its arguments and variables ({size:,} bytes of them) are more than the system takes",)
         case errno.EACCES:
             return (f"{what}: it is not executable",)
         case errno.ENOEXEC:

@@ -36,9 +36,10 @@ from harness.model.plan import CaseSpec, ProfileSpec, ProjectSpec, Run
 from harness.model.progress import Progress, stage
 from harness.model.transcript import Diagnostic, RunRecord
 
-__all__ = ["LOGS_S", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one"]
+__all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one"]
 
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
+MAX_RESTARTS = 100  # of one run's server: evidence has an end, also of one that dies of every call
 PROBE_START_S = 10.0
 PROBE_PING_S = 0.5
 PROBE_WAIT_S = 1.0  # for what comes back to the broken line, where the server is slow to answer
@@ -115,6 +116,7 @@ class _Bench:
     start: _Start
     began: float
     count: int = 0
+    restarts: int = 0
     _stdio: Stdio | None = None
     _session: WireSession | None = None
 
@@ -242,11 +244,18 @@ class _Bench:
         """Another server in its place.
 
         Raises:
-            ServerError: It failed to start START_TRIES times in a row.
+            ServerError: It failed to start START_TRIES times in a row, or was restarted MAX_RESTARTS times already.
             EvidenceLost: What the one before said could not be recorded to its end.
         """
         await self.stop(hurry=True)  # it has died, or hangs
         self.recorded()
+        if self.restarts >= MAX_RESTARTS:
+            raise ServerError(
+                f"the server was restarted {MAX_RESTARTS} times in this run, which is given up: {why}",
+                hint="what it died of, or did not answer, is among the findings",
+                server=self.project.server.name,
+            )
+        self.restarts += 1
         for left in reversed(range(START_TRIES)):
             try:
                 await self.begin(why=why)

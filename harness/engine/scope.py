@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.errors import StackError
+
 __all__ = ["LABEL", "OWNER_FILE", "PREFIX", "Scope", "boot_id", "is_dead", "open_scope", "owner_of", "start_time"]
 
 PREFIX = "rollcall-"
@@ -59,13 +61,24 @@ def open_scope(parent: Path | None = None) -> Iterator[Scope]:
 
     Args:
         parent: Where the folder is made; the system's place for temporary files without it.
+    Raises:
+        StackError: It cannot be made.
     """
     run = secrets.token_hex(6)
-    tmp = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{run}-", dir=parent)).resolve()
     pid = os.getpid()
-    scope = Scope(run=run, boot=boot_id(), pid=pid, started=start_time(pid) or "0", tmp=tmp)
-    owner = {"run": run, "boot": scope.boot, "pid": pid, "started": scope.started}
-    (tmp / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
+    tmp: Path | None = None
+    try:
+        tmp = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{run}-", dir=parent)).resolve()
+        scope = Scope(run=run, boot=boot_id(), pid=pid, started=start_time(pid) or "0", tmp=tmp)
+        owner = {"run": run, "boot": scope.boot, "pid": pid, "started": scope.started}
+        (tmp / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
+    except OSError as error:
+        if tmp is not None:
+            shutil.rmtree(tmp, ignore_errors=True)
+        raise StackError(
+            f"there is no place for temporary files: {error.strerror or error}",
+            hint="make room there, or name another folder in the variable TMPDIR",
+        ) from error
     try:
         yield scope
     finally:

@@ -628,7 +628,7 @@ class _DockerBackend:
 
     async def _tail(self, service: ServiceSpec) -> str:
         data = self._masker.bytes(await self._engine.logs(self._containers[service.name], lines=LOG_READ_LINES))
-        return "\n".join(data.decode("utf-8", "backslashreplace").splitlines()[-LOG_TAIL_LINES:])
+        return "".join(data.decode("utf-8", "backslashreplace").splitlines(keepends=True)[-LOG_TAIL_LINES:])
 
     async def _failure(
         self, service: ServiceSpec, how: str, state: ContainerState, *, observation: str = ""

@@ -1,7 +1,9 @@
 """Faults of the world, each real: the verdict says what happened and where, nothing is lost and nothing is left."""
 
 import resource
+import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -158,3 +160,89 @@ def test_a_broken_project_that_is_the_only_one_selected_is_its_problems_and_noth
     done = two.run("integration", *BOTH, "--project", "third", "--server", "third")
     assert (done.code, done.report["ran"]) == (2, [])
     assert len(done.report["errors"]) == 1
+
+
+@pytest.fixture
+def one(two):
+    """`second` alone, without the time that the official client takes."""
+    toml = harness_toml("second") + 'client = "off"\n'
+    entries = EXEMPT.partition("[second")
+    text = "schema = 1\n" + "".join(entries[1:]).partition("[third")[0]
+    return two.write({"second/harness.toml": toml, "exemptions.toml": text})
+
+
+ONE = ("--project", "second")
+
+
+def test_two_runs_at_once_in_one_repository_both_finish_with_evidence_of_their_own(one):
+    words = [sys.executable, "-P", "-m", "harness", "integration", *ONE, "--out"]
+    both = [
+        subprocess.Popen([*words, f"out-{number}"], cwd=one.root, env=one.environment(), stdin=subprocess.DEVNULL)
+        for number in (1, 2)
+    ]
+    assert [process.wait(120) for process in both] == [0, 0]
+    reports = [(one.root / f"out-{number}/report.json").read_bytes() for number in (1, 2)]
+    assert reports[0] == reports[1]
+    attempts = list((one.root / "second/.rollcall/evidence").glob("*/*/*/*/*/done"))
+    assert len(attempts) == 2
+    assert one.run("judge", *ONE, out="second/.rollcall").code == 0
+
+
+READ_ONLY = 'mount --bind "$PWD" "$PWD" && mount -o remount,ro,bind "$PWD" && cd "$PWD" && exec "$@"'
+
+
+def test_a_read_only_checkout_is_an_error_that_names_the_options_and_works_with_them(one, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    before = in_namespace(READ_ONLY)
+    refused = one.run("integration", *ONE, before=before)
+    assert refused.code in (2, 5), refused.stderr
+    said = refused.stdout + refused.stderr
+    assert "Read-only file system" in said
+    assert "--state" in said
+    assert "--out" in said
+    assert "Traceback" not in said
+    places = ("--state", str(elsewhere / "state"), "--out", str(elsewhere / "out"))
+    done = one.run("integration", *ONE, *places, before=before)
+    assert (done.code, (elsewhere / "out/report.json").is_file()) == (0, True), done.stderr
+    assert one.run("judge", *ONE, *places, before=before).code == 0
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"HOME": None},
+        {"HOME": "/nowhere"},
+        {"TMPDIR": "/nowhere"},
+        {f"FILLER_{number}": "x" * 120_000 for number in range(8)},
+        {"PATH": "/usr/bin:/bin"},
+    ],
+    ids=["no HOME", "HOME that is not there", "TMPDIR that is not there", "a megabyte of variables", "a bare PATH"],
+)
+def test_a_strange_environment_is_no_obstacle(one, env):
+    done = one.run("integration", *ONE, env=env, out="second/.rollcall")
+    assert (done.code, done.report["verdict"]) == (0, "clean"), done.stdout + done.stderr
+
+
+def test_a_closed_stdin_is_no_obstacle(one):
+    script = f"exec {shlex.quote(sys.executable)} -P -m harness integration --project second <&-"
+    done = subprocess.run(["bash", "-c", script], cwd=one.root, env=one.environment(), capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_command_that_is_too_long_for_the_system_is_told_in_words(two):
+    long = "x" * 200_000
+    two.write(
+        {
+            "first/harness.toml": harness_toml("first", more=f'env = {{ BIG = "{long}" }}'),
+            "second/harness.toml": harness_toml("second", more=f'build = [["true", "{long}"]]'),
+        }
+    )
+    done = two.run("integration", *BOTH)
+    assert done.code == 6, done.stderr
+    errors = {error["server"]: error for error in done.report["errors"]}
+    assert errors["first"]["kind"] == "server"
+    assert "are more than the system takes" in errors["first"]["message"]
+    assert errors["second"]["kind"] == "build"
+    assert "Argument list too long" in errors["second"]["message"]
+    assert "bytes in" in errors["second"]["hint"]
+    assert len(errors["second"]["message"]) < 1000

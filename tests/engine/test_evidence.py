@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.evidence import UNFINISHED_KEPT_S, Attempt, encode_name, read_evidence, run_folder, runtime_seen
+from harness.engine.evidence import (
+    UNFINISHED_KEPT_S,
+    Attempt,
+    EvidenceLost,
+    encode_name,
+    read_evidence,
+    run_folder,
+    runtime_seen,
+)
 from harness.model.plan import Cell, Plan, ProfileSpec, Run, RunKey
 from harness.model.transcript import RunRecord
 
@@ -205,3 +213,17 @@ def test_what_a_killed_run_has_left_is_kept_for_a_day(tmp_path):
     done = Attempt.create(tmp_path, KEY)
     done.finish(record())
     assert set(run_folder(tmp_path, KEY).iterdir()) == {fresh.folder, done.folder}
+
+
+def test_a_clock_that_was_set_back_makes_no_new_attempt_an_old_one(tmp_path):
+    ahead = run_folder(tmp_path, KEY) / "29990101T000000.000000-aaaaaaaa"
+    ahead.mkdir(parents=True)
+    first, second = Attempt.create(tmp_path, KEY), Attempt.create(tmp_path, KEY)
+    assert ahead.name < first.folder.name < second.folder.name
+
+
+def test_an_attempt_that_cannot_be_made_is_an_error_with_folder_cause_and_remedy(tmp_path):
+    run_folder(tmp_path, KEY).parents[2].touch()
+    with pytest.raises(EvidenceLost, match="cannot be written: Not a directory") as caught:
+        Attempt.create(tmp_path, KEY)
+    assert "--evidence" in caught.value.hint

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from harness.engine.mask import Masker
+from harness.engine.run import MAX_RESTARTS
 from harness.engine.stack import Stack
 from harness.model.transcript import (
     Diagnostic,
@@ -364,6 +365,14 @@ async def test_a_server_that_stops_reading_cannot_block_us(play, make):
     played = await play("stops_reading", [steps, (_echo(),)], call_timeout_s=0.5)
     assert played.ends == ["answered", "timed-out", "answered"]
     assert "write-blocked" in played.words
+
+
+async def test_a_server_that_dies_of_every_call_is_not_restarted_for_ever(play, make):
+    played = await play("dies_in_call", [(make.call("die"),) for _ in range(MAX_RESTARTS + 5)])
+    assert played.record.outcome == "failed"
+    (error,) = played.record.errors
+    assert (error["kind"], f"restarted {MAX_RESTARTS} times" in error["message"]) == ("server", True)
+    assert len(played.transcripts) == MAX_RESTARTS + 1
 
 
 async def test_a_server_that_cannot_be_restarted_fails_the_run(play, make, tmp_path):

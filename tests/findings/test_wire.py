@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.model.transcript import Diagnostic, Truncated
+
 
 def run(t, tape, **more):
     return t.judged(t.evidence(t.key(), tape), **more)
@@ -513,3 +515,20 @@ def test_a_reply_with_the_id_of_no_request_explains_the_timeout(t, identity):
     judgement = run(t, tape.time_out(ref, own, "tools/call echo").done("stopped").stop())
     assert t.checks(judgement) == ["wire/unknown-id"]
     assert "see wire/unknown-id" in judgement.cases[0].message
+
+
+def test_the_line_at_which_we_stopped_recording_is_not_called_partial(t):
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo")
+    identity = tape.call(ref, "echo")
+    tape.add(Truncated, reason="over 500000 lines or 2147483648 bytes came on stdout")
+    tape.pending.pop(repr(identity))
+    tape.finish(ref, "died").done("died").raw('{"jsonrpc": "2.0", "id"', end="none")
+    assert t.checks(run(t, tape.stop(ended_by="kill"))) == ["wire/line-too-long"]
+
+
+def test_an_error_without_id_after_a_line_of_ours_that_was_cut_is_right(t):
+    tape = t.Tape().start().case("one").step("echo").done()
+    tape.add(Diagnostic, what="cut-short", detail="9 bytes of what was sent had not been read")
+    tape.message({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}})
+    assert run(t, tape.stop()).findings == ()

@@ -5,6 +5,7 @@ import time
 import anyio
 import pytest
 
+from harness.engine.mask import Masker
 from harness.engine.ready import Observation, command_probe, network_probe, wait_ready
 from harness.model.plan import ReadySpec
 
@@ -130,3 +131,13 @@ async def test_a_command_is_judged_by_its_exit_code():
 
     assert (await command_probe(["true"], run)()).ok
     assert (await command_probe(["false"], run)()).text == "the check's exit code is 7: 'not yet'"
+
+
+async def test_what_a_check_printed_is_masked_before_it_is_cut():
+    """Half a secret could not be found afterwards."""
+
+    async def run(_argv):
+        return 1, "x" * 295 + "t9-secret-of-the-stack"
+
+    observation = await command_probe(["check"], run, Masker(["t9-secret-of-the-stack"]))()
+    assert observation.text.endswith("x*****…'")
