@@ -175,7 +175,7 @@ class Outcome:
             for item in self.errors[before:]
         )
         for run in runs:
-            with suppress(OSError):
+            with suppress(OSError, EvidenceLost):
                 record = RunRecord(
                     key=run.key, plan=run.fingerprint, runtime=run.runtime, outcome="failed", errors=errors
                 )
