@@ -14,6 +14,7 @@ FILES = {
     "suite": "A suite: the files that `[suites] files` names.",
     "backend": "`backends/<name>/backend.toml`, in the repository or shipped.",
     "exemptions": "`exemptions.toml`.",
+    "contract": "`contract.json`, where `contract` in harness.toml names it; JSON, and written by a command.",
 }
 COMMANDS = (
     "check",
@@ -27,13 +28,21 @@ COMMANDS = (
     "exemptions propose",
     "exemptions list",
     "tools check",
+    "tools snapshot",
+    "tools diff",
+    "tools accept",
     "backends list",
     "backends show",
     "backends try",
     "reap",
     "doctor",
 )
-DOCUMENTS = {"exemptions list": "exemption-list", "backends show": "backends", "backends try": "backend-try"}
+DOCUMENTS = {
+    "exemptions list": "exemption-list",
+    "tools diff": "contract-diff",
+    "backends show": "backends",
+    "backends try": "backend-try",
+}
 
 
 def cell(text: object) -> str:
@@ -138,7 +147,8 @@ def files() -> str:
     out = [
         "# The files\n",
         NOTE,
-        "All of them are TOML, UTF-8. Unknown keys are errors. The JSON Schemas, for editors, are in the package:\n"
+        "All of them are TOML but for the last, and UTF-8. Unknown keys are errors. The JSON Schemas, for editors,\n"
+        "are in the package:\n"
         "`harness/config/schema/<file>.schema.json`; an editor that reads `#:schema` comments takes them.\n\n"
         "`${…}` is expanded in strings: `backend.<role>.<output>`, `repo`, `tmp`, `env.NAME`, and in suites\n"
         "`captured.<name>`; in backend.toml `secret.<name>`, `address.<port>`, `port.<port>`, `service.<name>`,\n"
@@ -160,7 +170,8 @@ def document(name: str) -> str:
     )
     return (
         f"\n`--format json` gives one document ([its schema](../../{path.relative_to(ROOT).as_posix()})); all keys are "
-        "always there:\n\n| key | type | |\n|---|---|---|\n" + "".join(f"{row} |\n" for row in shown)
+        "always there, but for those that say so:\n\n| key | type | |\n|---|---|---|\n"
+        + "".join(f"{row} |\n" for row in shown)
     )
 
 

@@ -12,16 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from harness import __version__, backends_door
+from harness.contract_commands import add_contract_commands
 from harness.errors import ConfigError, HarnessError, Interrupted, StackError, iterate_errors
 from harness.tools_door import add_tools_commands
 
 if TYPE_CHECKING:
+    from harness.contract_tools import Said
     from harness.exemption_tools import Changes
     from harness.integration import Options, Outcome, Timings
     from harness.model.finding import Judgement, Report
     from harness.model.plan import Place
     from harness.model.progress import Progress
     from harness.report.progress import ProgressLog
+    from harness.tools_sources import How
 
 __all__ = ["main"]
 
@@ -209,7 +212,8 @@ def _parser() -> argparse.ArgumentParser:
         _today,
         _listing,
     )
-    add_tools_commands(commands, _check_tools)
+    words = add_tools_commands(commands, _check_tools)
+    add_contract_commands(words, snapshot=_snapshot, diff=_contract_diff, accept=_accept)
     for name, text, group in backends_door.COMMANDS:
         add(name, _backends, text, group)
     add("reap", _reap, "remove what dead runs left behind", _dry)
@@ -608,6 +612,57 @@ def _check_tools(parsed: argparse.Namespace) -> int:
     _tell_ci(os.environ, report)
     _print(_formatted(report, parsed.format, places))
     return report.exit
+
+
+def _snapshot(parsed: argparse.Namespace) -> int:
+    from harness.contract_tools import snapshot
+
+    sources, how = _sources(parsed)
+    words = not parsed.without_words
+    return _tell(snapshot(sources, how, server=parsed.server, out=parsed.out, force=parsed.force, words=words))
+
+
+def _contract_diff(parsed: argparse.Namespace) -> int:
+    from harness.contract_tools import diff_of
+
+    sources, how = _sources(parsed)
+    width = _width() if _is_tty(sys.stdout) else 100
+    return _tell(diff_of(sources, how, form=parsed.format, fail_on=parsed.fail_on, width=width))
+
+
+def _accept(parsed: argparse.Namespace) -> int:
+    from harness.contract_tools import accept
+
+    sources, how = _sources(parsed)
+    return _tell(
+        accept(
+            sources,
+            how,
+            reason=parsed.reason,
+            names=parsed.tool,
+            today=parsed.today or datetime.now(UTC).date(),
+            file=parsed.contract,
+            dry_run=parsed.dry_run,
+        )
+    )
+
+
+def _sources(parsed: argparse.Namespace) -> tuple[tuple[str | tuple[str, ...], ...], How]:
+    import functools
+
+    from harness.tools_door import how_of
+
+    command = tuple(parsed.server_command)
+    how = how_of(parsed, base=Path.cwd(), stdin=functools.cache(_stdin))  # it is looked at before it is read
+    return (*parsed.sources, *((command,) if command else ())), how
+
+
+def _tell(said: Said) -> int:
+    if said.text:
+        _print(said.text)
+    for note in said.notes:
+        _say(_for_stderr(note))
+    return said.code
 
 
 def _stdin() -> bytes:

@@ -307,7 +307,7 @@ async def _project(
         runs = [run for cell in cells for run in cell.runs]
         failed = any(isinstance(leaf, BuildError) for leaf in iterate_errors(error))
         why = "the build failed" if failed else "it could not be begun"
-        outcome.give_up(runs, error, evidence=_evidence_root(options, project), why=why)
+        outcome.give_up(runs, error, evidence=evidence_root(options, project), why=why)
         return
     if only_build:
         return
@@ -327,7 +327,7 @@ async def _cell(
     progress: Progress,
 ) -> None:
     """All runs of a cell, each on a fresh stack; one that made no call leaves its stack to the next."""
-    evidence = _evidence_root(options, project)
+    evidence = evidence_root(options, project)
     waiting = list(cell.runs)
     while waiting:
         masker = Masker()
@@ -388,7 +388,7 @@ async def _cell(
             waiting.clear()
 
 
-def _evidence_root(options: Options, project: ProjectSpec) -> Path:
+def evidence_root(options: Options, project: ProjectSpec) -> Path:
     if options.evidence is not None:
         return options.base / options.evidence
     return (options.state or project.root / ".rollcall") / "evidence"
@@ -401,8 +401,8 @@ def judge_evidence(options: Options, plan: Plan, outcome: Outcome, *, today: dat
     """Judges what the evidence folders hold for the plan; what a run failed to give is not judged, with the cause."""
     found = []
     missing: list[NotRun] = []
-    for root in sorted({_evidence_root(options, project) for project in plan.projects}):
-        names = {project.server.name for project in plan.projects if _evidence_root(options, project) == root}
+    for root in sorted({evidence_root(options, project) for project in plan.projects}):
+        names = {project.server.name for project in plan.projects if evidence_root(options, project) == root}
         part = read_evidence(root, _plan_of(plan, names), chosen=outcome.attempts)
         found += [item for item in part.found if item.record.key not in outcome.not_run]
         seen = {item.record.key for item in part.found}
@@ -428,7 +428,7 @@ def runtimes_of_evidence(options: Options, loaded: Loaded) -> dict[str, Runtime]
         wanted: Runtime = "docker" if options.runtime == "docker" else "process"
         return {project.server.name: wanted for project in loaded.projects if project.roles}
     return {
-        project.server.name: runtime_seen(_evidence_root(options, project), project.server.name) or "docker"
+        project.server.name: runtime_seen(evidence_root(options, project), project.server.name) or "docker"
         for project in loaded.projects
         if project.roles
     }

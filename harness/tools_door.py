@@ -71,11 +71,13 @@ class Asked:
 
 def add_tools_commands(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], run: Callable[[argparse.Namespace], int]
-) -> None:
+) -> argparse._SubParsersAction[argparse.ArgumentParser]:
     """Adds `tools` and its commands to the parser of the command line.
 
     Args:
         run: What `tools check` does with its arguments.
+    Returns:
+        Where more commands of `tools` are added.
     """
     text = "what a server says of itself, judged without a call"
     tools = commands.add_parser("tools", help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
@@ -119,6 +121,7 @@ def add_tools_commands(
         help="the date that `expires` is compared with (default: today, UTC)",
     )
     check.add_argument("--traceback", action="store_true", help="show Python tracebacks of errors")
+    return words
 
 
 def add_sources(sub: argparse.ArgumentParser) -> None:

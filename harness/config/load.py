@@ -45,7 +45,12 @@ class Loaded:
 
 
 def load(
-    paths: Sequence[Path], *, base: Path, catalogue: Sequence[Path], exemptions_beside: Path | None = None
+    paths: Sequence[Path],
+    *,
+    base: Path,
+    catalogue: Sequence[Path],
+    exemptions_beside: Path | None = None,
+    contracts: bool = True,
 ) -> Loaded:
     """Read harness.toml files and everything that they name.
 
@@ -54,13 +59,14 @@ def load(
         base: The folder that file names in messages are relative to.
         catalogue: Folders that hold shipped backends; a project's own `backends/` goes first.
         exemptions_beside: Where exemptions.toml is looked for last: the folder of the noxfile.
+        contracts: Whether the contracts are read; who writes one does without.
     Raises:
         ConfigProblems: Every problem of every file.
         NothingSelected: The files are in order, but no [server] is in any of them.
     """
     files = Files(base, catalogue)
     shelf = Shelf(files, catalogue)
-    readings = [read_project(files, path, shelf) for path in _harness_files(files, paths)]
+    readings = [read_project(files, path, shelf, contracts=contracts) for path in _harness_files(files, paths)]
     files.add(*_same_names(readings))
     entries: list[ExemptionSpec] = []
     names: list[str] = []

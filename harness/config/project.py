@@ -11,6 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from harness.config.backend import Shelf
+from harness.config.contract import read_contract
 from harness.config.problems import Path, Problem, did_you_mean, quoted
 from harness.config.suites import Around, build_suite, suite_problems
 from harness.config.toml import Document, Files
@@ -29,6 +30,7 @@ from harness.config.values import (
 )
 from harness.model.checks import CHECKS, OFF_BY_DEFAULT, family_of
 from harness.model.choices import cell_names, known_choices
+from harness.model.contract import Contract
 from harness.model.plan import (
     CALL_TIMEOUT_S,
     ERAS,
@@ -77,8 +79,12 @@ class Reading:
     unmatched: tuple[Problem, ...] = ()
 
 
-def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
-    """Everything that one harness.toml says; what is wrong with it, or with what it names, is added to `files`."""
+def read_project(files: Files, path: FilePath, shelf: Shelf, *, contracts: bool = True) -> Reading:
+    """Everything that one harness.toml says; what is wrong with it, or with what it names, is added to `files`.
+
+    Args:
+        contracts: Whether the contract that it names is read; who writes one does without.
+    """
     document = files.read(path)
     if document is None:
         return Reading(place=Place(file=files.name(path)))
@@ -105,9 +111,10 @@ def read_project(files: Files, path: FilePath, shelf: Shelf) -> Reading:
     suites = _suites(files, documents, around)
     name = text(table(data.get("server")).get("name"))
     exemptions = _exemptions(files, document, root)
+    contract = _contract(files, document, root, name) if contracts else None
     spec = None
     if len(files.problems) == before and "server" in data:
-        spec = _build(document, root, roles, suites, exemptions)
+        spec = _build(document, root, roles, suites, exemptions, contract)
     return Reading(
         place=document.place(),
         name=(name, document.place(("server", "name"))) if name is not None else None,
@@ -370,6 +377,20 @@ def _exemptions(files: Files, document: Document, root: FilePath) -> FilePath | 
     return root / named
 
 
+def _contract(files: Files, document: Document, root: FilePath, server: str | None) -> Contract | None:
+    named = text(document.data.get("contract"))
+    if not named:
+        return None
+    if "\0" in named or escapes(named):
+        files.add(document.problem(("contract",), f"{quoted(named)} is no file inside the repository"))
+        return None
+    if not (root / named).is_file():
+        hint = "write it: mcp-rollcall tools snapshot"
+        files.add(document.problem(("contract",), f"there is no file {quoted(named)}", hint))
+        return None
+    return read_contract(files, root / named, server=server)
+
+
 # --- building -----------------------------------------------------------------------------------
 
 
@@ -379,6 +400,7 @@ def _build(
     roles: Mapping[str, _Role],
     suites: tuple[SuiteSpec, ...],
     exemptions: FilePath | None,
+    contract: Contract | None,
 ) -> ProjectSpec:
     data = document.data
     server = data["server"]
@@ -410,6 +432,8 @@ def _build(
         suites=suites,
         checks=_checks(document),
         exemptions_file=exemptions,
+        contract_file=root / data["contract"] if "contract" in data else None,
+        contract=contract,
         server_line=document.place(("server",)).line,
     )
 

@@ -52,6 +52,7 @@ def catalogue_of(view: RunView) -> Catalogue:
         prompts=tuple(_items(listing_of(view, "prompts/list"), "prompts/list")),
         resources=tuple(_items(listing_of(view, "resources/list"), "resources/list")),
         whole=tools.whole,
+        run=view.run.key,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from harness import errors
 from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
+from harness.findings.contract import contract_not_judged, see_contract
 from harness.findings.exemptions import judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
 from harness.findings.frames import TOO_DEEP
@@ -78,6 +79,8 @@ def judge(
     verdicts = judge_exemptions(plan, ledgers, seen, catalogues=catalogues, today=today, rerun=rerun)
     for server, group in _by_server(ledgers).items():
         verdicts.seen.extend(see_absence(group, verdicts.tools, settings[server]))
+        if (contract := plan.project_of(server).contract) is not None:
+            verdicts.seen.extend(see_contract(group, contract))
     merged = merge(verdicts.seen, order=order, rerun=rerun)
     findings, lowered = _lower([*merged, *verdicts.findings], plan)
     return Judgement(
@@ -98,6 +101,7 @@ def judge(
                 if settings[server].level_of("output-schema/mismatch") != "off"
                 for tool, why in found.undecided
             ),
+            *_no_contract(ledgers, plan),
             *verdicts.not_judged,
         ),
         excused=tuple(verdicts.excused),
@@ -256,6 +260,13 @@ def _not_judged(ledgers: Iterable[CellLedger], settings: Mapping[str, CheckSetti
                 continue
             for why in not_compared(view):
                 yield NotJudged(check="client", server=cell.server, why=f"{view.run.key}: the official client: {why}")
+
+
+def _no_contract(ledgers: Iterable[CellLedger], plan: Plan) -> Iterator[NotJudged]:
+    for server, group in _by_server(ledgers).items():
+        project = plan.project_of(server)
+        if project.contract is not None and project.checks.level_of("contract") != "off":
+            yield from contract_not_judged(group)
 
 
 def _errors(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.model.plan import Era
+from harness.model.plan import Era, RunKey
 
 __all__ = ["Catalogue", "ToolDef"]
 
@@ -50,6 +50,7 @@ class Catalogue:
         era: None where it is not known, as with a bare array in a file.
         protocol: Protocol version in force, "" where it is not known.
         whole: Whether every page is there; what rests on absence is not judged otherwise.
+        run: The run that it is of, None for everything but evidence.
     """
 
     server: str
@@ -60,3 +61,4 @@ class Catalogue:
     prompts: tuple[Mapping[str, Any], ...] = ()
     resources: tuple[Mapping[str, Any], ...] = ()
     whole: bool = True
+    run: RunKey | None = None

@@ -237,6 +237,20 @@ _ALL = (
               fires="Tool names that differ only by case, or by a character that clients replace."),
     CheckSpec(id="names/too-many", severity="warning", source=_CLIENTS,
               fires="More than 40 tools, and more than 128."),
+    CheckSpec(id="contract/breaking", severity="error", source="ours",
+              fires="The lists are not what contract.json says, and calls or readers of results that were right may "
+                    "fail now: a tool or parameter is gone, the input is narrower, the output wider."),
+    CheckSpec(id="contract/unknown", severity="error", source="ours",
+              fires="The lists are not what contract.json says, and whether that breaks a caller could not be told."),
+    CheckSpec(id="contract/additive", severity="error", source="ours",
+              fires="The lists are more than contract.json says: a new tool or optional parameter, a wider input, a "
+                    "narrower output."),
+    CheckSpec(id="contract/routing", severity="error", source="ours",
+              fires="A description, title or annotation is not what contract.json says: no call breaks, and models "
+                    "choose and fill tools by it."),
+    CheckSpec(id="contract/differs", severity="error", source="ours",
+              fires="The lists of some eras, profiles or backends are not those of the others, and contract.json does "
+                    "not say so."),
 )  # fmt: skip
 
 CHECKS: dict[str, CheckSpec] = {check.id: check for check in _ALL}

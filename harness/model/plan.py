@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.model.checks import OFF_BY_DEFAULT, family_of
+
+if TYPE_CHECKING:
+    from harness.model.contract import Contract
 
 __all__ = [
     "CALL_TIMEOUT_S",
@@ -167,6 +170,8 @@ class ProjectSpec:
     suites: tuple[SuiteSpec, ...] = ()
     checks: CheckSettings = CheckSettings()
     exemptions_file: Path | None = None
+    contract_file: Path | None = None
+    contract: Contract | None = None  # what is in it
     server_line: int | None = None  # of [server] in harness.toml
 
 

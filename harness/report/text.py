@@ -186,7 +186,7 @@ def _places(group: Group, width: int, indent: str) -> Iterator[str]:
 
 def _evidence(evidence: Mapping[str, Any], message: str) -> Iterator[str]:
     for key, value in sorted(evidence.items()):
-        if key == "kind" or (key in ("instead", "spelling") and str(value) in message):  # it has been said
+        if key == "kind" or (key in ("instead", "spelling", "caller") and str(value) in message):  # it has been said
             continue
         if value is None or value in ("", [], {}):
             continue

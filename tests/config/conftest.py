@@ -86,7 +86,7 @@ def loaded(write: Callable[..., Path]) -> Callable[..., Loaded]:
 
     def run(**changed: str | bytes) -> Loaded:
         names = {"harness": "harness.toml", "suite": "suites/things.toml", "exemptions": "exemptions.toml"}
-        names["backend"] = "backends/thing/backend.toml"
+        names |= {"backend": "backends/thing/backend.toml", "contract": "contract.json"}
         root = write({**GOOD, **{names[kind]: content for kind, content in changed.items()}})
         return load([root], base=root, catalogue=[])
 

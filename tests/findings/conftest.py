@@ -276,6 +276,7 @@ def plan_for(
     also=(),
     eras=("handshake",),
     versions=(),
+    contract=None,
 ):
     """A plan that has exactly the runs of the evidence, and those of `also`."""
     by_cell = {}
@@ -326,6 +327,7 @@ def plan_for(
             ),
             roles=_roles(cells, roles, versions),
             backends=backends or {},
+            contract=contract,
         )
         for server in dict.fromkeys(cell.server for cell in cells)
     )

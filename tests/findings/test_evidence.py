@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness.model.checks import CHECKS
+from harness.model.contract import contract_from_json
 from harness.model.plan import ExemptionSpec, Place
 from harness.model.transcript import event_to_json, record_to_json
 
 ROOT = Path(__file__).parent / "evidence"
-FOLDERS = sorted(path.parent for path in ROOT.rglob("run.json"))
+WITH = "with"  # evidence of another run, without which a check has nothing to say
+FOLDERS = sorted(path.parent for path in ROOT.rglob("run.json") if path.parent.name != WITH)
 
 
 def name_of(folder):
@@ -36,9 +38,20 @@ def checks_of(folder):
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else ()
 
 
+def contract_of(folder):
+    path = folder / "contract.json"
+    if not path.exists():
+        return None
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return contract_from_json(data, place=Place(file="contract.json"), lines={("tool", "search"): 5})
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_folder_gives_its_findings(t, folder):
-    judgement = t.judged(t.read_folder(folder), exemptions=exemptions_of(folder), checks=checks_of(folder))
+    found = [t.read_folder(place) for place in (folder, folder / WITH) if (place / "run.json").is_file()]
+    judgement = t.judged(
+        *found, exemptions=exemptions_of(folder), checks=checks_of(folder), contract=contract_of(folder)
+    )
     expected = json.loads((folder / "findings.json").read_text(encoding="utf-8"))
     assert [
         {"check": item.check, "severity": item.severity, "tool": item.tool, "message": item.message}

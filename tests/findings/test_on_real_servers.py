@@ -1,6 +1,7 @@
 """Every hostile server for real: started, driven, recorded and judged. It raises its own finding and no other."""
 
 import asyncio
+import json
 import re
 import sys
 from datetime import date
@@ -17,6 +18,7 @@ from harness.engine.scope import open_scope
 from harness.engine.stack import Stack
 from harness.findings.judge import judge
 from harness.model.checks import CHECKS
+from harness.model.contract import contract_from_json
 from harness.model.plan import (
     CaseSpec,
     Cell,
@@ -135,6 +137,7 @@ TABLE = {
     "ends_after_answer": ([ECHO, case("again", step("echo", {"text": "b"}, text_equals="b"))], ["process/crashed"]),
     "daemon_cleared": ([ECHO], ["process/orphan"]),
     "child_reads_to_the_end": ([ANY], ["suite/timed-out"]),
+    "drifted": ([ECHO, one("search")], []),
     "unportable": (
         [ECHO, *map(one, UNPORTABLE)],
         sorted(
@@ -197,7 +200,7 @@ MODERN = {
 }
 
 
-def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), checks=()):
+def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), checks=(), contract=None):
     """The judgement of one real run of a fixture server."""
     profile = profile or ProfileSpec(name="plain")
     key = RunKey(server=name, backend="none", era=era, profile=profile.name)
@@ -223,7 +226,12 @@ def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), c
     place = Place(file="harness.toml")
     lowered = tuple(LoweredSpec(family=family, to=to, place=place) for family, to in checks)
     project = ProjectSpec(
-        root=folder, place=place, server=server, profiles=(profile,), checks=CheckSettings(lowered=lowered)
+        root=folder,
+        place=place,
+        server=server,
+        profiles=(profile,),
+        checks=CheckSettings(lowered=lowered),
+        contract=contract,
     )
     cells = (Cell(server=name, backend="none", roles=(), runs=(run,)),)
     plan = Plan(projects=(project,), cells=cells, exemptions=(), servers=(name,))
@@ -491,6 +499,40 @@ def test_an_id_that_is_the_same_number_is_the_same_id(t, tmp_path):
     assert [item.status for item in judgement.cases] == ["passed"]
     (tmp_path / "string").mkdir()
     only(drive("answers_as_another", [ECHO], tmp_path / "string", arguments=("string",)), "wire/id-mismatch")
+
+
+def kept():
+    """The contract that tests/servers/drifted.py keeps if it is told nothing."""
+    path = SERVERS / "drifted.contract.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return contract_from_json(data, place=Place(file="contract.json"), lines={("tool", "search"): 30})
+
+
+@pytest.mark.parametrize("how", ["kept", "cosmetic"])
+def test_a_server_that_keeps_its_contract_is_told_nothing(t, how, tmp_path):
+    judgement = drive("drifted", [ECHO, one("search")], tmp_path, arguments=(how,), contract=kept())
+    assert [item for item in judgement.findings if item.check.startswith("contract/")] == [], show(judgement)
+    assert judgement.not_judged == ()
+
+
+@pytest.mark.parametrize(
+    ("how", "check", "said"),
+    [
+        ("breaking", "contract/breaking", "order: a parameter became required"),
+        ("unknown", "contract/unknown", "query: format added"),
+        ("additive", "contract/additive", "a parameter was added: limit"),
+        ("routing", "contract/routing", "description of the tool search changed"),
+        ("renamed", "contract/breaking", "the tool search is now called search_notes"),
+        ("gone", "contract/breaking", "the tool search is in the contract and is not listed"),
+        ("more", "contract/additive", "the tool count is listed and is not in the contract"),
+    ],
+)
+def test_a_server_that_drifts_from_its_contract_is_told_how(t, how, check, said, tmp_path):
+    judgement = drive("drifted", [ECHO], tmp_path, arguments=(how,), contract=kept())
+    (found,) = [item for item in judgement.findings if item.check.startswith("contract/")]
+    assert (found.check, found.severity, found.file) == (check, "error", "contract.json")
+    assert said in found.message
+    assert f"mcp-rollcall tools accept --tool {found.tool} --reason" in found.message
 
 
 def test_what_is_cut_says_where_all_of_it_is(t, tmp_path):
