@@ -66,7 +66,8 @@ def test_the_wheel_has_the_backends_and_the_schemas(tmp_path):
     shipped = {f"harness/backends/{path.relative_to(ROOT / 'backends')}" for path in files}
     assert shipped <= names
     assert {"harness/py.typed", "harness/report/schema/report.schema.json"} <= names
-    assert len([name for name in names if name.startswith("harness/config/schema/")]) == 4
+    assert "harness/report/schema/contract-diff.schema.json" in names
+    assert len([name for name in names if name.startswith("harness/config/schema/")]) == 5
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
     repository = tmp_path / "repository"
