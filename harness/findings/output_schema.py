@@ -111,7 +111,7 @@ def _declared(catalogue: Catalogue, tool: ToolDef) -> Iterator[Remark]:
             check="output-schema/root",
             tool=tool.name,
             where="outputSchema",
-            pointer="",
+            pointer=_root_pointer(schema),
             kind="an output schema whose root is no object",
             severity=None if catalogue.protocol or not isinstance(schema, Mapping) else "warning",
             message=f"{tool.name}: {root} ({known} is in force). {hint}",
@@ -148,6 +148,13 @@ def _root_problem(schema: Any, protocol: str) -> str:
     else:
         found = f"has no type, only {', '.join(sorted(map(str, schema))[:5])}" if schema else "is empty"
     return f'the root of outputSchema {found}; up to revision 2025-11-25 its type must be exactly "object"'
+
+
+def _root_pointer(schema: Any) -> str:
+    """What of the root is to be changed: its type, or the reference in its place; "" where there is neither."""
+    if isinstance(schema, Mapping):
+        return next((f"/{keyword}" for keyword in ("type", "$ref") if keyword in schema), "")
+    return ""
 
 
 def _at(schema: Any, pointer: str) -> Any:
