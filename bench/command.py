@@ -81,7 +81,7 @@ def _server(folder: Path, server: str, title: str, *, rounds: int, warm: bool) -
 def _ours(folder: Path, what: str, server: str) -> list[str]:
     folder.mkdir()
     quoted = json.dumps(server_command(server))
-    checks = '[checks]\nclient = "off"\n' if what == "run-alone" else ""
+    checks = '[checks]\noutput-schema = "off"\n' + ('client = "off"\n' if what == "run-alone" else "")
     text = f'schema = 1\n[server]\nname = "bench"\neras = ["handshake"]\ncommand = {quoted}\n'
     (folder / "harness.toml").write_text(f'{text}[suites]\nfiles = ["one.toml"]\n{checks}', encoding="utf-8")
     (folder / "one.toml").write_text(SUITE, encoding="utf-8")

@@ -14,21 +14,32 @@ ROOT = Path(__file__).parent.parent
 # those that take a minute at most; `nox -s integration -- --all` runs every one
 EXAMPLES = ["caldav-mcp", "mcp-server-git", "prometheus-mcp-server", "redis-mcp-server", "server-memory"]
 TIMEOUT_S = 400
+# what these servers of others say of themselves, and some client makes little of; anything else is a false alarm
+WARNINGS = {
+    "redis-mcp-server": {"annotation/missing", "names/too-many", "portability/string-format"},
+    "caldav-mcp": {"annotation/missing", "portability/unsupported-keyword"},
+}
 
 
 def integration(tmp_path, *arguments):
     env = {key: value for key, value in os.environ.items() if not key.startswith("ROLLCALL_")}
-    command = [sys.executable, "-P", "-m", "harness", "integration", "--strict", "--out", str(tmp_path), *arguments]
+    command = [sys.executable, "-P", "-m", "harness", "integration", "--out", str(tmp_path), *arguments]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+
+
+def said_of(report):
+    assert report["verdict"] == "clean"
+    assert {finding["severity"] for finding in report["findings"]} <= {"warning"}
+    return {finding["check"] for finding in report["findings"]}
 
 
 @pytest.mark.network
 def test_the_quick_start_needs_no_docker(tmp_path):
     """Python alone: the server from PyPI, its Redis from a wheel."""
     report = integration(tmp_path, "--project", "examples/redis-mcp-server", "--runtime", "process")
-    assert report["verdict"] == "clean"
+    assert said_of(report) == WARNINGS["redis-mcp-server"]
     (cell,) = report["coverage"]
     assert (cell["backend"], cell["tools"]) == ("redis@embedded", 53)
     assert cell["succeeded"] >= 43
@@ -39,7 +50,7 @@ def test_the_quick_start_needs_no_docker(tmp_path):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_clean_in_docker(tmp_path, name):
     report = integration(tmp_path, "--project", f"examples/{name}", "--runtime", "docker")
-    assert report["verdict"] == "clean"
+    assert said_of(report) == WARNINGS.get(name, set())
     assert all(cell["missing"] == 0 for cell in report["coverage"])
     assert {run["runtime"] for run in report["ran"]} <= {"docker", None}
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from harness.model.checks import family_of
 from harness.model.finding import (
     CaseResult,
     Coverage,
@@ -123,7 +124,8 @@ def headline(report: Report) -> str:
     over = by = ""
     if len(cells) > len(servers):  # a tool counts once for each cell, an entry once
         over = f" over {amount(len(cells), 'cell')}"
-        by = f" by {amount(len(judgement.excused), 'entry')}" if judgement.excused else ""
+        entries = sum(family_of(item.check) == "exercised" for item in judgement.excused)
+        by = f" by {amount(entries, 'entry')}" if entries else ""
     what = f"{succeeded} of {tools} tools exercised{over}, {excused} excused{by}"
     if lists:
         what = amount(_tools_listed(judgement.listed), "tool")

@@ -139,7 +139,7 @@ def test_show_has_everything_of_a_backend(project):
         (["try", "redis@8", "--runtime", "process"], "redis@8 runs in Docker only"),
         (["try", "redis@embedded", "--runtime", "docker"], "redis@embedded does not run in Docker"),
         (["try", "prometheus", "--runtime", "process"], "prometheus has no embedded form"),
-        (["tri", "redis"], "invalid choice: 'backends tri'"),
+        (["tri", "redis"], "there is no command 'backends tri'"),
         (["show"], "the following arguments are required: NAME"),
     ],
 )

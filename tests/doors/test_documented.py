@@ -13,8 +13,9 @@ PAGES = [path for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")) i
 SESSION = re.compile(r"nox -s (\S+)(?: --)?(.*)")
 # sessions of this checkout, which .ci/run runs
 OURS = {"tests", "lint", "types", "bench"}
-# `try` stands a backend up and has tests of its own; `wiki` is the reader's
-ELSEWHERE = re.compile(r"backends (?:try|show wiki)|reap")
+# `try` stands a backend up and has tests of its own, as have the reader's servers; `wiki` is the reader's
+ELSEWHERE = re.compile(r"backends (?:try|show wiki)|reap|tools check(?:$| --? | https:)")
+LIST = '{"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]}'
 
 
 def shown():
@@ -32,7 +33,7 @@ def words_of(command):
     """The arguments of mcp-rollcall; None for a session that is not one of its commands."""
     if match := SESSION.fullmatch(command):
         return None if match[1] in OURS or "(" in match[1] else [match[1], *shlex.split(match[2])]
-    return shlex.split(command)[1:] if command.startswith("mcp-rollcall ") else None
+    return shlex.split(command.partition(" | ")[0])[1:] if command.startswith("mcp-rollcall ") else None
 
 
 COMMANDS = sorted({tuple(words) for command in shown() if (words := words_of(command))})
@@ -54,7 +55,11 @@ def test_every_session_that_is_shown_is_there():
 def test_a_command_that_is_shown_runs(recorded, project, words):
     """Where the evidence of a good server is: whatever it finds, it is no error of usage or configuration."""
     shutil.copytree(recorded.root, project.root, dirs_exist_ok=True)
-    done = project.run(*("redis" if word == "NAME" else word for word in words))
+    (project.root / "lists").mkdir(exist_ok=True)
+    for name in ("tools.json", "other.json", "lists/one.json"):
+        (project.root / name).write_text(LIST, encoding="utf-8")
+    named = "good" if "--server" in words else "redis"
+    done = project.run(*(named if word == "NAME" else word for word in words))
     if "docker" in words:  # the server has no backend, so there is nothing to be had from an engine
         assert done.code in (0, 1, 5)
         return

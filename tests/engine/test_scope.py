@@ -14,6 +14,7 @@ CLOCKS = ("time.time", "time.time_ns", "datetime.now", "date.today", "datetime.t
 DATED = {
     "engine/build.py": "how old a build on the disk is, beside its time of change",
     "cli.py": "the day of `expires`",
+    "tools_door.py": "the same",
     "engine/evidence.py": "names of attempts, which sort by time",
 }
 
