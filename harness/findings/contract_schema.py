@@ -39,6 +39,8 @@ _TAKES_AWAY = {
     "": (("not",), ("if", "then", "else")),
 }  # fmt: skip
 _HINTS = ("format", "contentEncoding", "contentMediaType")  # which one validator asserts and the next does not
+_NAMES_SCHEMAS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+_EVALUATES = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies")
 _BOUNDS = {
     "string": (("minLength", "maxLength"),),
     "array": (("minItems", "maxItems"),),
@@ -261,12 +263,57 @@ class _Side:
             out = self._both(out, self._shapes(part, f"{pointer}/allOf/{index}", path, depth + 1))
         for key in ("anyOf", "oneOf"):
             if isinstance(schema.get(key), list):
-                either: list[_Shape] = []
+                branches: list[list[_Shape]] = []
                 for index, part in enumerate(schema[key]):
-                    either += self._shapes(part, f"{pointer}/{key}/{index}", path, depth + 1)
-                    either = self._simple(either)
+                    branches.append(self._shapes(part, f"{pointer}/{key}/{index}", path, depth + 1))
+                    if sum(map(len, branches)) > MAX_ALTERNATIVES:
+                        branches = [self._simple([shape for branch in branches for shape in branch])]
+                        if key == "oneOf":
+                            raise _Opaque(f"more than {MAX_ALTERNATIVES} alternatives of which one alone may fit")
+                if key == "oneOf":
+                    branches = self._exclusive(branches, schema[key])
+                either = self._simple([shape for branch in branches for shape in branch])
                 out = self._both(out, either)
         return out
+
+    def _exclusive(self, branches: list[list[_Shape]], parts: Sequence[Any]) -> list[list[_Shape]]:
+        """The alternatives of a `oneOf`: those that share values are marked, since what fits two of them is refused."""
+        shared: set[int] = set()
+        for index, one in enumerate(branches):
+            for two in branches[index + 1 :]:
+                for a in one:
+                    for b in two:
+                        self._spend(1)
+                        if _may_share(a, b):
+                            shared |= {id(a), id(b)}
+        if not shared:
+            return branches
+        text = self._asked({"oneOf": sorted(_text(_bare(part)) for part in parts)}, parts)
+        return [
+            [
+                replace(shape, opaque={**shape.opaque, "oneOf": text}) if id(shape) in shared else shape
+                for shape in branch
+            ]
+            for branch in branches
+        ]
+
+    def _asked(self, asked: Mapping[str, Any], within: Any) -> str:
+        """A text of keywords that are compared by their spelling, and of all that their references lead to."""
+        ends: dict[str, Any] = {}
+        stack: list[Any] = [within]
+        while stack:
+            value = stack.pop()
+            self._spend(1)
+            if isinstance(value, Mapping):
+                for key in ("$ref", "$dynamicRef"):
+                    reference = value.get(key)
+                    if isinstance(reference, str) and reference not in ends and (end := self.target(reference)):
+                        ends[reference] = end[0]
+                        stack.append(end[0])
+                stack.extend(value.values())
+            elif isinstance(value, list):
+                stack.extend(value)
+        return _text({**asked, "$defs": _bare(ends)} if ends else asked)
 
     def _referred(self, schema: Any, pointer: str, path: tuple[str, ...], depth: int) -> list[_Shape]:
         """What a reference leads to, worked out once, however often it is referred to."""
@@ -290,7 +337,8 @@ class _Side:
         if isinstance(schema.get("enum"), list):
             values = schema["enum"]
         if "const" in schema:
-            values = [schema["const"]]
+            fits = values is None or _text(schema["const"]) in {_text(value) for value in values}
+            values = [schema["const"]] if fits else []
         out = []
         for name in types:
             shape = _Shape(type=name, pointer=pointer, words={key: schema[key] for key in _WORDS if key in schema})
@@ -307,9 +355,13 @@ class _Side:
         return out
 
     def _fill(self, shape: _Shape, schema: Mapping[str, Any], pointer: str) -> None:
+        schema = _evaluated(schema)
         for keys in (*_TAKES_AWAY[""], *_TAKES_AWAY.get(shape.type, ())):
             if keys[0] in schema:
-                shape.opaque[keys[0]] = _text({key: schema[key] for key in keys if key in schema})
+                asked = {key: schema[key] for key in keys if key in schema}
+                if keys[0].startswith("unevaluated"):  # what that takes away depends on all that stands beside it
+                    asked = {keys[0]: _bare(schema)}
+                shape.opaque[keys[0]] = self._asked(asked, asked)
         if shape.type == "string":
             shape.hints = {key: _text(schema[key]) for key in _HINTS if key in schema}
             if "pattern" in schema:
@@ -412,6 +464,19 @@ class _Side:
                 elif isinstance(value, list):
                     stack.extend((item, f"{pointer}/{index}") for index, item in enumerate(value))
         return self._anchors.get(name)
+
+
+def _evaluated(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same with the plain keyword for an `unevaluated…` beside which there is nothing else that evaluates."""
+    out = dict(schema)
+    for key, plain, others in (
+        ("unevaluatedProperties", "additionalProperties", _EVALUATES),
+        ("unevaluatedItems", "items", (*_EVALUATES, "contains")),
+    ):
+        if key in out and not any(other in out for other in others):
+            value = out.pop(key)
+            out.setdefault("additionalItems" if isinstance(out.get(plain), list) else plain, value)
+    return out
 
 
 def _fill_number(shape: _Shape, schema: Mapping[str, Any]) -> None:
@@ -842,7 +907,8 @@ class _Comparison:
 
     def _object(self, a: _Shape, b: _Shape, level: int) -> None:
         gone = [name for name in a.properties if name not in b.properties and not _never(a.properties[name])]
-        come = [name for name in b.properties if name not in a.properties and not _never(b.properties[name])]
+        come = [name for name in b.properties if _never(a.properties.get(name, ())) or name not in a.properties]
+        come = [name for name in come if not _never(b.properties[name])]
         renamed = self._renamed(a, b, gone, come)
         noun = "parameter" if self._input else "field"
         for name in a.properties:
@@ -852,7 +918,7 @@ class _Comparison:
                 self._required(name, a, b, _pointer(new, old), noun)
                 if _never(new) and not _never(old):
                     self._add(_pointer(old, ()), f"a {noun} is gone", "changed", _shown(old), False, name)
-                elif not (_never(old) and not _never(new)):
+                elif not _never(old):
                     self.compare(old, new, level + 1, needed=needed)
         for name, other in renamed.items():
             old, new = a.properties[name], b.properties[other]
@@ -865,7 +931,9 @@ class _Comparison:
                           ABSENT, f"{name}\0{open_}")  # fmt: skip
         for name in come:
             if name not in renamed.values():
-                self._come(name, a, b)
+                self._come(name, a, b, level)
+        for name in sorted({*a.properties, *b.properties}):
+            self._refused(name, a, b, noun)
         named = {*a.properties, *b.properties}
         for name in sorted((a.required | b.required) - named):
             self._required(name, a, b, _join(b.pointer, "required"), noun)
@@ -879,8 +947,17 @@ class _Comparison:
                 before, after = (_shown(item) if item else ABSENT for item in (old, new))
                 self._add(_pointer(new, old), f"patternProperties {verb}", "unknown", before, after)
 
-    def _come(self, name: str, a: _Shape, b: _Shape) -> None:
+    def _refused(self, name: str, a: _Shape, b: _Shape, noun: str) -> None:
+        """A property that is `false` on one side and not named on the other, where all others may be sent."""
+        if name not in b.properties and _never(a.properties[name]) and not b.closed:
+            self._add(_pointer(a.properties[name], ()), f"a {noun} is refused no more", "widened", False, ABSENT, name)
+        if name not in a.properties and _never(b.properties[name]) and not a.closed:
+            self._add(_pointer(b.properties[name], ()), f"a {noun} is refused", "narrowed", ABSENT, False, name)
+
+    def _come(self, name: str, a: _Shape, b: _Shape, level: int) -> None:
         place = b.properties[name]
+        if a.extra and not a.closed and name not in a.properties:  # it could be sent, as one of those without a name
+            self.compare(a.extra, place, level + 1)
         if self._input:
             if name in b.required:
                 self._add(
@@ -889,8 +966,9 @@ class _Comparison:
             else:
                 self._add(_pointer(place, ()), "a parameter was added", "widened", ABSENT, _shown(place), name)
             return
-        effect: Effect = "widened" if a.closed else "narrowed"
-        kind = "a field was added to a closed object" if a.closed else "a field was added"
+        closed = a.closed or name in a.properties  # as `false`
+        effect: Effect = "widened" if closed else "narrowed"
+        kind = "a field was added to a closed object" if closed else "a field was added"
         self._add(_pointer(place, ()), kind, effect, ABSENT, _shown(place), name)
 
     def _required(self, name: str, a: _Shape, b: _Shape, pointer: str, noun: str) -> None:
@@ -970,6 +1048,39 @@ def _marks(shape: _Shape) -> dict[str, str]:
                 if len(values) == 1:
                     out[name] = _text(values[0])
     return out
+
+
+def _may_share(a: _Shape, b: _Shape) -> bool:
+    """Whether one value may pass two alternatives; objects that a property tells apart are held to have it."""
+    if a.type != b.type and {a.type, b.type} != {"integer", "number"}:
+        return False
+    if a.enum is not None and b.enum is not None:
+        return bool(a.enum.keys() & b.enum.keys())
+    for one, two in ((a, b), (b, a)):
+        if one.low is not None and two.high is not None and one.low[0] > two.high[0]:
+            return False
+        if one.closed and not one.patterns and two.required - one.properties.keys():
+            return False
+    mine, theirs = _marks(a), _marks(b)
+    return all(theirs.get(name, value) == value for name, value in mine.items())
+
+
+def _bare(value: Any) -> Any:
+    """A schema without what is only told to people."""
+    try:
+        return _without_all_words(value, named=False)
+    except RecursionError:
+        raise _Opaque("nested too deeply") from None
+
+
+def _without_all_words(value: Any, *, named: bool) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: _without_all_words(item, named=not named and key in _NAMES_SCHEMAS)
+            for key, item in value.items()
+            if named or key not in _WORDS
+        }
+    return [_without_all_words(item, named=False) for item in value] if isinstance(value, list) else value
 
 
 def _within(inner: Sequence[_Shape], outer: Sequence[_Shape]) -> bool:

@@ -54,6 +54,10 @@ SAME = {
         one({"type": "integer", "minimum": 1}),
     ),
     "both booleans": (one({"enum": [True, False]}), one({"type": "boolean"})),
+    "additional and unevaluated properties": (
+        {**one(STRING), "additionalProperties": False},
+        {**one(STRING), "unevaluatedProperties": False},
+    ),
     "keywords that ask nothing": (
         one({"type": "object", "properties": {}, "required": [], "additionalProperties": True, "minProperties": 0}),
         one({"type": "object"}),
@@ -114,6 +118,7 @@ NARROWER = {
         },
     ),
     "a not": (one(STRING), one({**STRING, "not": {"const": "x"}})),
+    "a property is refused": (one(STRING), obj(a=STRING, b=False)),
     "values of a map": (
         one({"type": "object", "additionalProperties": {"type": ["string", "integer"]}}),
         one({"type": "object", "additionalProperties": STRING}),
@@ -128,6 +133,35 @@ def test_what_may_be_sent_must_not_shrink_and_what_may_come_must_not_grow(name):
     assert classes(narrow, wide) == ["additive"]
     assert classes(wide, narrow, "outputSchema") == ["additive"]
     assert classes(narrow, wide, "outputSchema") == ["breaking"]
+
+
+def test_an_alternative_that_overlaps_with_another_of_a_oneof_takes_values_away():
+    """What fits two alternatives of a `oneOf` is refused."""
+    plain, both = one({"oneOf": [STRING]}), one({"oneOf": [STRING, {"type": "string", "minLength": 1}]})
+    assert "breaking" in classes(plain, both)
+    assert "breaking" in classes(both, plain, "outputSchema")
+    told = one({"oneOf": [{"type": "string", "minLength": 1, "description": "d"}, STRING]})
+    assert classes(both, told) == ["routing"]  # the order and the words of alternatives are no matter
+
+
+def test_a_property_that_was_false_and_takes_values_now_is_a_new_one():
+    assert classes(obj(b=False), obj(b=STRING), "outputSchema") == ["breaking"]
+    assert classes(obj(b=False), obj(b=STRING)) == ["additive"]
+    assert classes(obj(b=False), obj(), "outputSchema") == ["breaking"]
+    assert classes(obj(b=False), obj()) == ["additive"]
+
+
+def test_a_property_that_had_the_type_of_those_without_a_name_is_compared_with_it():
+    def mapped(**named):
+        return {**obj(**named), "additionalProperties": STRING}
+
+    assert classes(mapped(), mapped(n=INTEGER)) == ["additive", "breaking"]
+    assert classes(mapped(), mapped(n={**STRING, "maxLength": 3})) == ["additive", "breaking"]
+    assert classes(mapped(), mapped(n=STRING)) == ["additive"]
+
+
+def test_a_const_beside_an_enum_without_it_lets_nothing_through():
+    assert classes(one({"const": 1}), one({"const": 1, "enum": [2]})) != []
 
 
 BREAKS_BOTH = {
@@ -154,6 +188,17 @@ UNKNOWN = {
     "another condition": (one({"not": {"const": 1}}), one({"not": {"const": 2}})),
     "another remote reference": (one({"$ref": "https://x.example/a"}), one({"$ref": "https://x.example/b"})),
     "a reference to itself": (one({"$ref": "#/properties/a"}), one({"$ref": "#/properties/a", "description": "d"})),
+    "a condition that refers to something else now": tuple(
+        {**one({**STRING, "not": {"$ref": "#/$defs/N"}}), "$defs": {"N": {"enum": values}}} for values in (["x"], ["y"])
+    ),
+    "alternatives that share values, of which one alone may fit": (
+        one({"oneOf": [STRING, {"type": "string", "maxLength": 2}]}),
+        one({"oneOf": [STRING, {"type": "string", "maxLength": 3}]}),
+    ),
+    "unevaluated beside a reference": tuple(
+        {**one({"$ref": "#/$defs/N", "unevaluatedProperties": False, "properties": named}), "$defs": {"N": obj(x={})}}
+        for named in ({"b": {}}, {"c": {}})
+    ),
     "no schema": (one(5), one(6)),
 }
 
