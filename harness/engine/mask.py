@@ -17,7 +17,7 @@ SECRET_WORDS = ("APIKEY", "CREDENTIAL", "PASSPHRASE", "PASSWD", "PASSWORD", "PRI
 _ENDS = ("KEY", "PASS", "PAT", "PWD")  # of a name of several words
 _OTHER_KEYS = ("FOREIGN", "PARTITION", "PRIMARY", "PUBLIC", "SORT")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_]+")  # what no way of writing a text spells in another way
 _WORDLIKE = re.compile(r"[A-Za-z]+(?:[ _.,:/-][A-Za-z]+)*|[A-Za-z]+\d{1,2}")
 
 

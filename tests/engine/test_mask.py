@@ -42,11 +42,14 @@ def test_escaped_spellings_are_found(spell):
         lambda s: json.dumps(json.dumps(json.dumps({"x": s}, ensure_ascii=False))),
         html.escape,
         lambda s: s.replace(" ", "+"),
+        re.escape,
+        lambda s: json.dumps(re.escape(s)),
     ],
-    ids=["path", "lower-case", "slash", "json-in-json", "thrice", "html", "form"],
+    ids=["path", "lower-case", "slash", "json-in-json", "thrice", "html", "form", "pattern", "pattern-in-json"],
 )
 @pytest.mark.parametrize(
-    "secret", ["Abc/defGHI+jkl012==", 'qu"ote\\back<slash>&', SECRET, "line\nbreak\ttab", "日本語のひみつ"]
+    "secret",
+    ["Abc/defGHI+jkl012==", 'qu"ote\\back<slash>&', SECRET, "line\nbreak\ttab", "gh-p_ab.cd~ef-gh", "日本語のひみつ"],
 )
 def test_spellings_of_spellings_are_found(spell, secret):
     """X01: what a server does to a value before it prints it is not ours to choose."""
