@@ -111,11 +111,14 @@ def _scan(text: str) -> _Scanned:
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
         if len(made) < len(found):
-            names = [name for name, _ in found]
-            repeated.append(next(name for name in names if names.count(name) > 1))
+            seen: set[str] = set()
+            repeated.append(next(name for name, _ in found if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
         return made
 
-    decoder = json.JSONDecoder(object_pairs_hook=pairs)
+    def no_value(word: str) -> Any:
+        raise ValueError(f"{word} is no JSON value")
+
+    decoder = json.JSONDecoder(object_pairs_hook=pairs, parse_constant=no_value)
     newlines = [match.start() for match in re.finditer("\n", text)]
 
     def line_of(at: int) -> int:

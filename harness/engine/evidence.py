@@ -324,7 +324,12 @@ def read_transcript(path: Path) -> Transcript:
 def newest_attempts(root: Path) -> list[Path]:
     """The folder of the newest finished attempt of every run below a folder, whatever plan it is of; sorted."""
     newest: dict[RunKey, Path] = {}
-    for done in sorted(root.rglob(DONE_FILE), key=lambda path: (path.parent.name, str(path))):
+    found: list[Path] = []
+    for folder, names, files in os.walk(root):  # which passes over what goes meanwhile, or may not be read
+        names.sort()
+        if DONE_FILE in files:
+            found.append(Path(folder, DONE_FILE))
+    for done in sorted(found, key=lambda path: (path.parent.name, str(path))):
         record = _record(done.parent)
         if record is not None:
             newest[record.key] = done.parent

@@ -111,6 +111,12 @@ def test_any_json_gives_a_contract_or_problems_and_nothing_else(data: dict[str, 
     assert isinstance(found, Contract) or found
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_json_is_no_contract_whatever_our_parser_takes(word: str) -> None:
+    text = json.dumps(GOOD).replace('"mem://one"', word)
+    assert said(text.encode()) == [f"contract.json: cannot be read: {word} is no JSON value"]
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_give_problems(data: bytes) -> None:
     assert not isinstance(parse_contract(data, file="c"), Contract)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import threading
 import time
 import unicodedata
 
@@ -14,6 +16,7 @@ from harness.engine.evidence import (
     Attempt,
     EvidenceLost,
     encode_name,
+    newest_attempts,
     read_evidence,
     run_folder,
     runtime_seen,
@@ -130,6 +133,25 @@ def test_logs_lie_beside_under_safe_names(tmp_path):
         "%2e.%2fx.log": b"1",
         "redis@8.log": b"2",
     }
+
+
+def test_folders_that_go_while_evidence_is_looked_for_are_passed_over(tmp_path):
+    """Another run may be clearing up in the same folder."""
+    over = threading.Event()
+
+    def churn():
+        while not over.is_set():
+            for number in range(20):
+                (tmp_path / "others" / str(number) / "x" / "y").mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(tmp_path / "others")
+
+    other = threading.Thread(target=churn)
+    other.start()
+    try:
+        assert [newest_attempts(tmp_path) for _ in range(300)] == [[]] * 300
+    finally:
+        over.set()
+        other.join()
 
 
 def test_the_runtime_of_the_newest_attempt_is_told(tmp_path):
