@@ -2,8 +2,8 @@
 
 import json
 import os
-import shutil
-import threading
+import subprocess
+import sys
 import time
 import unicodedata
 
@@ -135,23 +135,24 @@ def test_logs_lie_beside_under_safe_names(tmp_path):
     }
 
 
+CHURN = """
+import os, shutil, sys
+while os.path.isdir(sys.argv[1]):
+    for number in range(20):
+        os.makedirs(f"{sys.argv[1]}/others/{number}/x/y", exist_ok=True)
+    shutil.rmtree(sys.argv[1] + "/others")
+"""
+
+
 def test_folders_that_go_while_evidence_is_looked_for_are_passed_over(tmp_path):
     """Another run may be clearing up in the same folder."""
-    over = threading.Event()
-
-    def churn():
-        while not over.is_set():
-            for number in range(20):
-                (tmp_path / "others" / str(number) / "x" / "y").mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(tmp_path / "others")
-
-    other = threading.Thread(target=churn)
-    other.start()
-    try:
-        assert [newest_attempts(tmp_path) for _ in range(300)] == [[]] * 300
-    finally:
-        over.set()
-        other.join()
+    with subprocess.Popen([sys.executable, "-c", CHURN, str(tmp_path)]) as other:
+        try:
+            while not (tmp_path / "others").exists():
+                assert other.poll() is None
+            assert [newest_attempts(tmp_path) for _ in range(1000)] == [[]] * 1000
+        finally:
+            other.kill()
 
 
 def test_the_runtime_of_the_newest_attempt_is_told(tmp_path):
