@@ -541,9 +541,9 @@ def _exemptions(parsed: argparse.Namespace) -> int:
         _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     report = only_exemptions(_report(options, outcome, today=today))
     places = _places(outcome)
-    _write_reports(report, None, places, folder=options.out, files=options.out_files)
+    lost = _write_reports(report, None, places, folder=options.out, files=options.out_files, named=True)
     _print(_formatted(report, parsed.format, places))
-    return report.exit
+    return max(report.exit, lost)
 
 
 def _prune(parsed: argparse.Namespace) -> int:
@@ -605,10 +605,11 @@ def _judged(
     with timings.of("judge") if timings is not None else nullcontext():
         report = _report(options, outcome, today=today, interrupted=interrupted)
     places = _places(outcome)
-    _write_reports(report, timings, places, folder=report_folder(options), files=options.out_files)
+    named = options.out is not None
+    lost = _write_reports(report, timings, places, folder=report_folder(options), files=options.out_files, named=named)
     _tell_ci(os.environ, report)
     _print(_formatted(report, parsed.format, places))
-    return report.exit
+    return max(report.exit, lost)
 
 
 def _places(outcome: Outcome) -> dict[str, Place]:
@@ -671,10 +672,10 @@ def _check_tools(parsed: argparse.Namespace) -> int:
     report, places = check_tools(asked_of(parsed, base=base, stdin=_stdin))
     folders = [base / item for item in parsed.out if not _is_file(base / item)]
     files = [base / item for item in parsed.out if _is_file(base / item)]
-    _write_reports(report, None, places, folder=folders[-1] if folders else None, files=files)
+    lost = _write_reports(report, None, places, folder=folders[-1] if folders else None, files=files, named=True)
     _tell_ci(os.environ, report)
     _print(_formatted(report, parsed.format, places))
-    return report.exit
+    return max(report.exit, lost)
 
 
 def _snapshot(parsed: argparse.Namespace) -> int:
@@ -812,12 +813,22 @@ def _below_root(folder: Path) -> str:
 
 
 def _write_reports(
-    report: Report, timings: Timings | None, places: Mapping[str, Place], *, folder: Path | None, files: Sequence[Path]
-) -> None:
-    """All reports into a folder, and single ones to files; each whole or not at all.
+    report: Report,
+    timings: Timings | None,
+    places: Mapping[str, Place],
+    *,
+    folder: Path | None,
+    files: Sequence[Path],
+    named: bool,
+) -> int:
+    """All reports into a folder, and single ones to files; each whole or not at all, and none from before stays.
 
-    A place that cannot be written is said, not fatal.
+    Args:
+        named: The folder was asked for; one that was not may be read-only, which is said and not fatal.
+    Returns:
+        The exit code of a place that was asked for and cannot be written, else 0.
     """
+    lost = 0
     wanted: dict[Path, str] = {}
     if folder is not None:
         wanted = {folder / name: ENDINGS[Path(name).suffix] for name in REPORTS if name != TIMINGS}
@@ -839,8 +850,9 @@ def _write_reports(
                 fresh.write_bytes(made[kind])
                 fresh.replace(path)
             except OSError:
-                with suppress(OSError):
-                    fresh.unlink()
+                for left in (fresh, path):  # an old report must not be taken for this one
+                    with suppress(OSError):
+                        left.unlink()
                 raise
         except OSError as error:
             if path.parent not in told:
@@ -848,6 +860,9 @@ def _write_reports(
                     f"the reports cannot be written to {path.parent}: {error.strerror}; choose another place with --out"
                 )
             told.add(path.parent)
+            if named or path in files:
+                lost = StackError.code
+    return lost
 
 
 def _remove_old_reports(options: Options) -> None:

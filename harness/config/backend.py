@@ -78,11 +78,13 @@ def read_backend(files: Files, folder: FilePath) -> BackendSpec | None:
     if other is not None:
         files.add(other)
         return None
+    before = len(files.problems)
     told = list(check(document, "backend"))
     composed = _composed(files, document, folder, sound=not told)
     problems = [*told, *_problems(document, folder, composed), *composed.problems]
     files.add(*problems)
-    return None if problems else _build(document, folder.absolute(), composed)
+    # a compose file that cannot be read is among the files' problems already
+    return None if len(files.problems) > before else _build(document, folder.absolute(), composed)
 
 
 def _composed(files: Files, document: Document, folder: FilePath, *, sound: bool) -> Composed:

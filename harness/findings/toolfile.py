@@ -10,7 +10,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.errors import ConfigError
@@ -95,7 +95,12 @@ def read_tool_file(data: bytes, *, name: str, server: str = "", source: str = ""
     found = _result_in(value, name)
     lines = _Lines(text)
     starts = dict(enumerate(map(lines.at, _starts(text, value))))
-    return _made([found], server=server or _stem(name), source=source or name, lines=starts)
+    made = _made([found], server=server or _stem(name), source=source or name, lines=starts)
+    around = [("", value)] if value is found else [("", value), ("/result", found)]
+    twice = [
+        _twice(None, pointer, key) for pointer, item in around if isinstance(item, _Twice) for key in item.repeated
+    ]
+    return replace(made, remarks=(*twice, *made.remarks)) if twice else made
 
 
 def read_tool_log(data: bytes, *, name: str, server: str = "", source: str = "") -> ToolFile:
@@ -388,10 +393,10 @@ def _oddities(tool: ToolDef) -> Iterator[Remark]:
             stack += [(f"{pointer}/{index}", item) for index, item in enumerate(value) if _holds(item)]
 
 
-def _twice(tool: ToolDef, pointer: str, key: str) -> Remark:
+def _twice(tool: ToolDef | None, pointer: str, key: str) -> Remark:
     return Remark(
         check="wire/duplicate-key",
-        tool=tool.name or None,
+        tool=(tool.name or None) if tool else None,
         pointer=pointer,
         kind="the same key twice in one object",
         message=f"the key {_quoted(key)} stands twice in one object: one parser takes the first, another the last, a "

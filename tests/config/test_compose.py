@@ -215,6 +215,7 @@ def test_a_link_out_of_the_folder_is_no_way_out(read, tmp_path: Path) -> None:
         ("services: { web: !reset { image: web } }", "compose.yaml:1: the tag '!reset' is not taken over"),
         ("services: &a { web: *a }", "nested deeper than 50 levels"),
         ("", "compose.yaml: there are no services in this file"),
+        ("#" * 1_000_001, "compose.yaml: larger than 1000 kB"),
         ('services: { web: { image: "\\ud83d" } }', "compose.yaml:1: a character that no program can be given"),
         ("- a\n", "compose.yaml:1: there are no services in this file"),
         ("services: { web: { image: web, depends_on: [web] } }", "services need each other in a circle: web -> web"),

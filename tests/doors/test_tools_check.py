@@ -285,6 +285,15 @@ def test_the_protocol_to_judge_by_can_be_given(project):
     assert (item["protocol"], item["era"]) == ("2024-11-05", "handshake")
 
 
+def test_a_report_that_was_asked_for_and_cannot_be_written_is_no_success(project):
+    """What waits for the file would find none, or, worse, an old one."""
+    project.write({"tools.json": json.dumps(RESULT), "full": "no folder"})
+    done = project.run("tools", "check", "tools.json", "--out", "full/r.json")
+    assert done.code == 5
+    assert "the reports cannot be written to full: " in done.stderr.replace(f"{project.root}/", "")
+    assert project.run("tools", "check", "tools.json", "--out", "new.json").code == 0
+
+
 def test_reports_are_written_where_out_says(project):
     project.write({"tools.json": text_of(BROKEN)})
     done = project.run(

@@ -74,6 +74,21 @@ def test_a_key_is_noticed_once_however_often_it_stands(text):
     assert [remark.spelling for remark in found.remarks] == ['"a"']
 
 
+@pytest.mark.parametrize(
+    ("text", "pointer"),
+    [
+        ('{"tools": [{"name": "lost"}], "tools": [{"name": "x"}]}', ""),
+        ('{"id": 1, "result": {"tools": [{"name": "lost"}], "tools": [{"name": "x"}]}}', "/result"),
+    ],
+)
+def test_two_lists_of_tools_in_one_object_are_told_since_one_is_lost(text, pointer):
+    found = read_tool_file(text.encode(), name="a.json")
+    assert [(remark.check, remark.pointer, remark.spelling) for remark in found.remarks] == [
+        ("wire/duplicate-key", pointer, '"tools"')
+    ]
+    assert [tool.name for tool in found.catalogue.tools] == ["x"]
+
+
 def test_a_byte_order_mark_and_a_huge_number_do_not_matter():
     text = '\ufeff[{"name": "x", "n": ' + "9" * 10_000 + "}]"
     assert read_tool_file(text.encode(), name="a.json").catalogue.tools[0].name == "x"
