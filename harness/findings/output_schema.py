@@ -93,8 +93,8 @@ def check_output_schemas(catalogue: Catalogue) -> Iterator[Remark]:
                 check="output-schema/missing",
                 tool=tool.name,
                 kind="a tool without an output schema",
-                message=f"{tool.name} declares no output schema, as other tools of the server do; declare one, or say "
-                f"in [{catalogue.server}.output-schema] why it has none",
+                message=f"{tool.name} declares no output schema, while other tools of the server do; declare one, or "
+                f"say in [{catalogue.server}.output-schema] why it has none",
             )
     for tool in catalogue.tools:
         if declares(tool):
@@ -106,15 +106,14 @@ def _declared(catalogue: Catalogue, tool: ToolDef) -> Iterator[Remark]:
     root = _root_problem(schema, catalogue.protocol)
     if root:
         hint = _ROOT_HINT if isinstance(schema, Mapping) else _NO_HINT
-        known = catalogue.protocol or "an unknown revision"
+        known = f"{catalogue.protocol} is in force" if catalogue.protocol else "which revision is in force is not known"
         yield Remark(
             check="output-schema/root",
             tool=tool.name,
             where="outputSchema",
             pointer=_root_pointer(schema),
             kind="an output schema whose root is no object",
-            severity=None if catalogue.protocol or not isinstance(schema, Mapping) else "warning",
-            message=f"{tool.name}: {root} ({known} is in force). {hint}",
+            message=f"{tool.name}: {root} ({known}). {hint}",
             spelling=cut_json(schema, 200),
         )
     if not isinstance(schema, Mapping):

@@ -123,13 +123,13 @@ def test_from_2026_07_28_on_any_root_and_any_content_will_do(t):
     assert t.checks(run(t, tool("a", None), protocol="2026-07-28")) == ["output-schema/root"]
 
 
-def test_a_list_of_an_unknown_revision_gets_a_warning_for_its_root_and_no_more():
+def test_a_list_of_an_unknown_revision_is_judged_as_the_official_clients_of_today_do():
     catalogue = Catalogue(
         server="x.json", source="x.json", tools=(ToolDef(name="a", index=0, definition=tool("a", {"type": "array"})),)
     )
-    assert [
-        (item.check, item.severity) for item in remarks_of(catalogue) if item.check.startswith("output-schema")
-    ] == [("output-schema/root", "warning")]
+    (root,) = [item for item in remarks_of(catalogue) if item.check.startswith("output-schema")]
+    assert (root.check, root.severity) == ("output-schema/root", None)  # an error, as the check's own severity is
+    assert "which revision is in force is not known" in root.message
 
 
 def test_every_violation_is_told_with_its_pointer_once_for_all_items_of_a_list(t):
