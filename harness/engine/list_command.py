@@ -137,7 +137,8 @@ async def _failed(stdio: Stdio, command: Command, why: str) -> ServerError:
     """The error for a server that gave no list, after it was stopped."""
     ended = stdio.process.look()
     await stdio.stop(hurry=True)
-    how = f"; it ended with {describe_code(stdio.process.code or 0)}" if ended else ""
+    code = describe_code(stdio.process.code or 0)
+    how = f"; it ended with {code}" if ended and code not in why else ""
     tail = stdio.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
     return ServerError(
         command.masker.text(f"the server {command.name} {why}{how}"),

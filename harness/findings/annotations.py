@@ -46,11 +46,12 @@ def check_annotations(catalogue: Catalogue) -> Iterator[Remark]:
     names = {tool.name for tool in catalogue.tools}
     if bare and len(bare) == len(names):
         shown = ", ".join(bare[:_NAMES_SHOWN]) + (f", … ({len(bare)} in all)" if len(bare) > _NAMES_SHOWN else "")
+        lead = f"none of {len(bare)} tools has" if len(bare) > 1 else "the only tool has no"
         yield Remark(
             check="annotation/missing",
             kind="no tool has annotations",
-            message=f"none of {len(bare)} tools has annotations: {shown}; by the specification each of them may then "
-            "destroy things, and a client that goes by it asks before every call",
+            message=f"{lead} annotations: {shown}; by the specification each of them may then destroy things, and a "
+            "client that goes by it asks before every call",
             evidence={"tools": bare},
         )
         bare = []

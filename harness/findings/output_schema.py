@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.findings.frames import Exchange, is_input_required
 from harness.findings.ledger import CellLedger
-from harness.findings.remark import Remark
+from harness.findings.remark import Remark, table_of
 from harness.findings.seen import Seen
 from harness.findings.steps import RunView, Use, place_of_use
 from harness.model.bounded import BudgetExceeded, InvalidSchema, Prepared
@@ -42,6 +42,7 @@ MAX_LISTED = 50  # violations in the evidence of one finding
 _NAMES_SHOWN = 12
 _INDEX = re.compile(r"/\d+(?=/|\Z)")
 _ABSENT = object()
+_CHECK = "output-schema"  # as exemptions call it
 _CLOSE = 1e-9  # relative; one more digit is no other number
 _ROOT_HINT = (
     "Give the root `type: object` and put the value below a property of it; official clients refuse the whole list of "
@@ -68,10 +69,10 @@ def lacking_message(tools: Sequence[str], total: int, server: str) -> str:
     """What is said of a server none of whose tools declares an output schema."""
     named = ", ".join(tools[:_NAMES_SHOWN]) + (f", … ({len(tools)} in all)" if len(tools) > _NAMES_SHOWN else "")
     some = "" if len(tools) == total else f" ({total - len(tools)} excused one by one)"
-    return (
-        f"none of {total} tools declares an output schema{some}: {named}; without one no client can check or type what "
-        f'they give. Declare them, or excuse the server: [{server}.output-schema] "*" = "why it has none"'
-    )
+    lead = f"none of {total} tools declares an output schema{some}: {named}; without one no client can check or type "
+    if total == 1:
+        lead = f"the only tool declares no output schema: {named}; without one no client can check or type "
+    return f'{lead}what is given. Declare it, or excuse the server: {table_of(server, _CHECK)} "*" = "why it has none"'
 
 
 def check_output_schemas(catalogue: Catalogue) -> Iterator[Remark]:
@@ -93,8 +94,8 @@ def check_output_schemas(catalogue: Catalogue) -> Iterator[Remark]:
                 check="output-schema/missing",
                 tool=tool.name,
                 kind="a tool without an output schema",
-                message=f"{tool.name} declares no output schema, as other tools of the server do; declare one, or say "
-                f"in [{catalogue.server}.output-schema] why it has none",
+                message=f"{tool.name} declares no output schema, while other tools of the server do; declare one, or "
+                f"say in {table_of(catalogue.server, _CHECK)} why it has none",
             )
     for tool in catalogue.tools:
         if declares(tool):
@@ -106,15 +107,14 @@ def _declared(catalogue: Catalogue, tool: ToolDef) -> Iterator[Remark]:
     root = _root_problem(schema, catalogue.protocol)
     if root:
         hint = _ROOT_HINT if isinstance(schema, Mapping) else _NO_HINT
-        known = catalogue.protocol or "an unknown revision"
+        known = f"{catalogue.protocol} is in force" if catalogue.protocol else "which revision is in force is not known"
         yield Remark(
             check="output-schema/root",
             tool=tool.name,
             where="outputSchema",
             pointer=_root_pointer(schema),
             kind="an output schema whose root is no object",
-            severity=None if catalogue.protocol or not isinstance(schema, Mapping) else "warning",
-            message=f"{tool.name}: {root} ({known} is in force). {hint}",
+            message=f"{tool.name}: {root} ({known}). {hint}",
             spelling=cut_json(schema, 200),
         )
     if not isinstance(schema, Mapping):
@@ -215,6 +215,7 @@ def judge_results(ledgers: Sequence[CellLedger], catalogues: Mapping[RunKey, Cat
     """
     wrong: dict[str, _Found] = {}
     formats: dict[str, _Found] = {}
+    no_object: dict[str, _Found] = {}
     bare: dict[str, _Found] = {}
     differ: dict[str, _Found] = {}
     totals: dict[str, int] = {}
@@ -235,7 +236,7 @@ def judge_results(ledgers: Sequence[CellLedger], catalogues: Mapping[RunKey, Cat
             if not declares(tool) or not _root_problem(schema, protocol):  # else the root explains it
                 said = f"{_kind(content)}; up to revision 2025-11-25 it must be an object ({protocol} is in force)"
                 detail = {"pointer": "", "says": f"structuredContent is {said}", "value": cut_json(content, 200)}
-                wrong.setdefault(name, _Found()).add(result, "", detail)
+                (wrong if declares(tool) else no_object).setdefault(name, _Found()).add(result, "", detail)
             continue
         if isinstance(schema, Mapping):
             broken, loose, why = schemas.violations(schema, content)
@@ -254,6 +255,7 @@ def judge_results(ledgers: Sequence[CellLedger], catalogues: Mapping[RunKey, Cat
         item
         for check, table, lead, severity in (
             ("mismatch", wrong, "gave structured content that is not as its output schema says", None),
+            ("mismatch", no_object, "gave structured content that no client of this revision takes", None),
             ("mismatch", formats, "gave texts that are not in the format that its output schema says", "warning"),
             ("no-structured", bare, "declares an output schema and gave a result without structuredContent", None),
             ("text-disagrees", differ, "gave a text that says otherwise than its structured content", None),
@@ -277,7 +279,7 @@ def _seen(check: str, name: str, found: _Found, lead: str, severity: Any, total:
             check=check,
             run=run,
             order=(0, order),
-            key=(name, severity or ""),
+            key=(name, severity or "", lead),
             message=f"{name} {lead}{count}{tail}",
             tool=name,
             severity=severity,
@@ -364,7 +366,7 @@ def _has_formats(schema: Any) -> bool:
 
 def _shape(message: str) -> str:
     """A message without the values in it, so that the same fault of many items is one place."""
-    return re.sub(r"'[^']*'|\d+", "_", message)[-80:]
+    return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "_", message)[-80:]
 
 
 def _kind(value: Any) -> str:

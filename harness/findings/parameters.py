@@ -14,6 +14,7 @@ from typing import Any
 from harness.findings.fields import ITEM, VALUE, Field, Fields, fields_of, fits
 from harness.findings.frames import Exchange, is_input_required
 from harness.findings.ledger import CellLedger
+from harness.findings.remark import table_of
 from harness.findings.seen import Seen
 from harness.model.catalogue import Catalogue
 from harness.model.finding import ToolDetails
@@ -172,7 +173,7 @@ def see_unused(
                 key=(item.tool, ledger.cell.backend),
                 message=f"{item.tool}: {item.used} of {item.parameters} parameters, values and forms were used by "
                 f"answered calls{where}; not used: {_named(item.unused)}. Call it with them, or say in "
-                f"[{ledger.cell.server}.parameters] why not",
+                f"{table_of(ledger.cell.server, 'parameters')} why not",
                 tool=item.tool,
                 evidence={"backend": ledger.cell.backend, "unused": list(item.unused)},
             )

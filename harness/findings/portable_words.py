@@ -154,9 +154,9 @@ KINDS: Mapping[str, Kind] = {
         does="Gemini's `type` is one word; clients for it refuse the tool, or split the list and lose what "
         "stands beside it",
         instead='Write "anyOf" with one type in each branch',
-        zod="zod 4.5 and later write .nullable() and primitive unions in this way; .optional() instead of "
-        ".nullable() "
-        "does without, or z.toJSONSchema() with an `override` that writes anyOf",
+        zod="zod-to-json-schema (zod 3), and zod itself from 4.5 on, write .nullable() and unions of primitives in "
+        "this way; .optional() instead of .nullable() does without, else an `override` (zod-to-json-schema: "
+        "`postProcess`) that writes anyOf",
         pydantic="it writes anyOf by itself; the list comes from json_schema_extra or a hand-written schema",
     ),
     "type-union-array": Kind(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,7 +12,15 @@ from harness.findings.seen import Seen
 from harness.model.finding import Severity
 from harness.model.plan import RunKey
 
-__all__ = ["Remark"]
+__all__ = ["Remark", "table_of"]
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def table_of(server: str, check: str) -> str:
+    """The header of a table of exemptions.toml, with names quoted where TOML takes them in quotes only."""
+    keys = (name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False) for name in (server, check))
+    return f"[{'.'.join(keys)}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

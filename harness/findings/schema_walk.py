@@ -42,6 +42,7 @@ DIALECTS: Mapping[str, str] = {
     "json-schema.org/draft/2019-09/schema": "2019-09",
     "json-schema.org/draft/2020-12/schema": "2020-12",
 }
+_NEWEST = "json-schema.org/schema"  # whatever is the newest: as good as none
 MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
 LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})  # and `items` where it is a list
 SINGLES = frozenset(
@@ -208,7 +209,8 @@ def dialect_of(schema: Any) -> str:
     declared = schema.get("$schema") if isinstance(schema, Mapping) else None
     if not isinstance(declared, str):
         return ""
-    return DIALECTS.get(declared.rstrip("#").partition("://")[2], "unknown")
+    name = declared.rstrip("#").partition("://")[2]
+    return "" if name == _NEWEST else DIALECTS.get(name, "unknown")
 
 
 def walk(schema: Any, *, max_levels: int = MAX_LEVELS, max_nodes: int = MAX_NODES) -> Walk:

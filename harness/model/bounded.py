@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import regex
@@ -103,7 +103,7 @@ class Prepared:
             # no formats: "regex" would be judged by another engine than the one that matches here
             base.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
         except jsonschema.SchemaError as error:
-            where = "".join(f"/{part}" for part in error.absolute_path)
+            where = _pointer(error.absolute_path)
             raise InvalidSchema(f"the schema is not valid: {error.message[:200]}", where) from None
         except RecursionError:
             raise BudgetExceeded("it recurses too deeply") from None
@@ -129,9 +129,9 @@ class Prepared:
             found = []
             validator = _bounded(self._base, steps, formats)(self._schema, registry=Registry())
             for error in validator.iter_errors(instance):
-                pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.absolute_path)
-                message = error.message if len(error.message) <= 300 else error.message[:300] + "…"
-                found.append((pointer, message))
+                message = _words(error)
+                message = message if len(message) <= 300 else message[:300] + "…"
+                found.append((_pointer(error.absolute_path), message))
                 if len(found) >= MAX_VIOLATIONS:
                     break
         except Unresolvable as error:
@@ -141,6 +141,33 @@ class Prepared:
         except _GAVE_UP as error:
             raise _gave_up(error) from None
         return sorted(found)
+
+
+def _pointer(path: Iterable[Any]) -> str:
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+
+
+def _words(error: Any) -> str:
+    """What a violation says, with values as JSON spells them."""
+    wanted = error.validator_value
+    if error.validator == "type":
+        names = [wanted] if isinstance(wanted, str) else wanted
+        if all(isinstance(name, str) for name in names):
+            return f"{_as_json(error.instance)} is not of type {' or '.join(map(repr, names))}"
+    elif error.validator == "enum":
+        return f"{_as_json(error.instance)} is not one of {_as_json(wanted)}"
+    elif error.validator == "const":
+        return f"{_as_json(error.instance)} is not {_as_json(wanted)}, the only value that is allowed"
+    elif error.validator in ("anyOf", "oneOf"):
+        if error.context:
+            return f"{_as_json(error.instance)} fits none of the {len(wanted)} schemas of {error.validator}"
+        return f"{_as_json(error.instance)} fits more than one of the schemas of {error.validator}"
+    return str(error.message)
+
+
+def _as_json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= 200 else text[:200] + "…"
 
 
 _GAVE_UP = (ArithmeticError, ValueError, TypeError, AttributeError, LookupError)
@@ -248,7 +275,8 @@ def _additional(budget: _Budget, validator: Any, extra: Any, item: Any, schema: 
         for key in more:
             yield from validator.descend(item[key], extra, path=key)
     elif not extra and more:
-        yield ValidationError(f"additional properties are not allowed: {', '.join(map(repr, sorted(more)))}")
+        for key in sorted(more):
+            yield ValidationError(f"additional property {key!r} is not allowed", path=[key])
 
 
 def _search(pattern: str, text: str) -> bool:
@@ -271,14 +299,14 @@ def _enum(budget: _Budget, _validator: Any, values: Any, item: Any, _schema: Any
     from jsonschema import ValidationError
 
     if budget.canonical(item) not in budget.all_of(values):
-        yield ValidationError(f"{item!r} is not one of {values!r}")
+        yield ValidationError("not one of the values")
 
 
 def _const(budget: _Budget, _validator: Any, value: Any, item: Any, _schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
     if budget.canonical(value) != budget.canonical(item):
-        yield ValidationError(f"{value!r} was expected")
+        yield ValidationError("not the value")
 
 
 def _unique(budget: _Budget, _validator: Any, wanted: Any, items: Any, _schema: Any) -> Iterator[Any]:

@@ -170,7 +170,8 @@ _ALL = (
                     "of whose tools declares one is one finding, and the subject `*` excuses it."),
     CheckSpec(id="output-schema/root", severity="error", source=_OUTPUT,
               fires="The root of an output schema has not the type `object` (null counts as declared, `$ref` or "
-                    "`anyOf` alone are none); from 2026-07-28 on only what is no JSON object at all."),
+                    "`anyOf` alone are none), also where no revision is known; from 2026-07-28 on only what is no "
+                    "JSON object at all."),
     CheckSpec(id="output-schema/invalid", severity="error", source=_OUTPUT,
               fires="An output schema that is not valid by the meta-schema of its dialect."),
     CheckSpec(id="output-schema/mismatch", severity="error", source=_OUTPUT,

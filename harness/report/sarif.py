@@ -242,6 +242,12 @@ def _notifications(report: Report, left: Sequence[tuple[dict[str, Any], int]]) -
     if left:
         number = sum(count for _, count in left)
         yield _notification("warning", f"{number:,} more findings are not in this file; all are in report.json")
+    if len(judgement.findings) > MAX_RESULTS:
+        yield _notification(
+            "note",
+            f"{len(judgement.findings):,} findings are more than {MAX_RESULTS:,} results: those of one kind are one "
+            f"result here, with the first {RELATED} places; all are in report.json",
+        )
     told: list[HarnessFailure | NotJudged] = [*judgement.errors, *judgement.not_judged]
     for item in told[:MAX_NOTIFICATIONS]:
         yield _failure(item) if isinstance(item, HarnessFailure) else _unjudged(item)

@@ -313,9 +313,9 @@ def test_output_schemas_and_results_that_disagree_are_told_with_pointers(t, tmp_
     assert found("root", "no_type")[2].startswith("the root of outputSchema has no type, only anyOf; up to revision")
     assert found("root", "null")[2].startswith("outputSchema is null, and must be a JSON object")
     pointer = "/items/0/id"
-    assert found("mismatch", "wrong") == ("error", pointer, "/items/0/id: '7' is not of type 'integer'")
+    assert found("mismatch", "wrong") == ("error", pointer, "/items/0/id: \"7\" is not of type 'integer'")
     assert said["output-schema/mismatch", "wrong"].evidence["violations"] == [
-        {"case": "s/wrong", "pointer": pointer, "says": "'7' is not of type 'integer'", "value": '"7"', "results": 2}
+        {"case": "s/wrong", "pointer": pointer, "says": "\"7\" is not of type 'integer'", "value": '"7"', "results": 2}
     ]
     assert found("mismatch", "odd_texts")[::2] == ("warning", "/items/0/at: '2026-12-01 10:00' is no date-time")
     assert "(2025-11-25 is in force)" in found("mismatch", "list_content")[2]

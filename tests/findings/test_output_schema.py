@@ -1,13 +1,14 @@
 """What tools give, beside what they say that they give."""
 
 import json
+import tomllib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.findings.catalogue import remarks_of
-from harness.findings.output_schema import texts_disagree
+from harness.findings.output_schema import lacking_message, texts_disagree
 from harness.model.catalogue import Catalogue, ToolDef
 
 NAMED = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -36,6 +37,14 @@ def test_a_server_without_any_output_schema_is_one_finding_with_the_list(t):
     found = t.one(run(t, tool("b"), tool("a")), "output-schema/missing")
     assert (found.tool, found.evidence["tools"]) == (None, ["a", "b"])
     assert found.message.startswith("none of 2 tools declares an output schema: a, b; ")
+
+
+def test_the_advice_can_be_pasted_where_the_server_calls_itself_by_a_path():
+    message = lacking_message(["a"], 1, "mcp-servers/every.thing")
+    assert message.startswith("the only tool declares no output schema: a; ")
+    assert tomllib.loads(message.rpartition("the server: ")[2].replace("] ", "]\n")) == {
+        "mcp-servers/every.thing": {"output-schema": {"*": "why it has none"}}
+    }
 
 
 def test_one_entry_excuses_a_server_without_any_and_is_listed(t):
@@ -119,17 +128,17 @@ def test_from_2026_07_28_on_any_root_and_any_content_will_do(t):
     good = run(t, listed, results={"a": t.text("[1]", structuredContent=[1])}, protocol="2026-07-28")
     assert good.findings == ()
     wrong = run(t, listed, results={"a": t.text("x", structuredContent=None)}, protocol="2026-07-28")
-    assert "None is not of type 'array'" in t.one(wrong, "output-schema/mismatch").message
+    assert "null is not of type 'array'" in t.one(wrong, "output-schema/mismatch").message
     assert t.checks(run(t, tool("a", None), protocol="2026-07-28")) == ["output-schema/root"]
 
 
-def test_a_list_of_an_unknown_revision_gets_a_warning_for_its_root_and_no_more():
+def test_a_list_of_an_unknown_revision_is_judged_as_the_official_clients_of_today_do():
     catalogue = Catalogue(
         server="x.json", source="x.json", tools=(ToolDef(name="a", index=0, definition=tool("a", {"type": "array"})),)
     )
-    assert [
-        (item.check, item.severity) for item in remarks_of(catalogue) if item.check.startswith("output-schema")
-    ] == [("output-schema/root", "warning")]
+    (root,) = [item for item in remarks_of(catalogue) if item.check.startswith("output-schema")]
+    assert (root.check, root.severity) == ("output-schema/root", None)  # an error, as the check's own severity is
+    assert "which revision is in force is not known" in root.message
 
 
 def test_every_violation_is_told_with_its_pointer_once_for_all_items_of_a_list(t):
@@ -148,7 +157,8 @@ def test_a_field_too_much_in_a_closed_schema_is_told(t):
     found = t.one(
         run(t, tool("a", closed), results={"a": t.text("x", structuredContent=content)}), "output-schema/mismatch"
     )
-    assert "additional properties are not allowed: 'new'" in found.message
+    assert found.pointer == "/new"
+    assert "/new: additional property 'new' is not allowed" in found.message
 
 
 def test_odd_dates_are_a_warning_and_nulls_an_error(t):
@@ -181,6 +191,8 @@ def test_structured_content_without_a_schema_is_fine_unless_it_is_no_object(t):
     assert t.checks(run(t, *listed)) == ["output-schema/missing"]
     judgement = run(t, *listed, results={"a": t.text("x", structuredContent=["x"])})
     assert t.checks(judgement) == ["output-schema/mismatch", "output-schema/missing"]
+    (mismatch,) = [item for item in judgement.findings if item.check == "output-schema/mismatch"]
+    assert "as its output schema says" not in mismatch.message  # there is none
 
 
 def test_what_would_cost_too_much_is_not_judged(t):

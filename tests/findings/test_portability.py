@@ -22,6 +22,7 @@ from harness.model.checks import CHECKS
 from harness.model.plan import Era
 
 CASES = json.loads((Path(__file__).parent / "data" / "schemas.json").read_text(encoding="utf-8"))
+VARIATIONS = json.loads((Path(__file__).parent / "data" / "variations.json").read_text(encoding="utf-8"))
 GIVEN = [case for case in CASES if case["confidence"] != "low"]
 SEVERITY = {"warn": "warning", "error": "error", "ok": None}
 TEXT = {"type": "string"}
@@ -119,6 +120,25 @@ def test_a_known_schema_gets_its_verdict_its_severity_and_its_pointer(case: Any)
     assert RULES.get(case["id"], hits[0].check) in {remark.check for remark in hits}
     clients = {client for remark in hits for client in remark.evidence.get("clients", case["clients"])}
     assert clients & set(case["clients"]), clients
+
+
+@pytest.mark.parametrize("protocol", ["", "2025-11-25"])
+def test_schemas_of_the_same_kinds_get_theirs_too(protocol: str) -> None:
+    """Other spellings, deeper places, other libraries' handwriting; an unknown revision is read as a present one."""
+    wrong = []
+    for case in VARIATIONS:
+        where = f"{case['where']}Schema"
+        tool = {"name": "t", "inputSchema": EMPTY, "outputSchema": EMPTY, where: case["schema"]}
+        found = sorted(
+            (remark.severity or CHECKS[remark.check].severity, remark.pointer, remark.check)
+            for remark in remarks_of(catalogue(tool, protocol=protocol))
+            if remark.where == where and not remark.check.startswith("strict/")
+        )
+        wanted = SEVERITY[case["severity"]]
+        worst = found[0][0] if found else None  # "error" comes first
+        if worst != wanted or (wanted and (wanted, case["pointer"]) not in [item[:2] for item in found]):
+            wrong.append((case["id"], found))
+    assert wrong == []
 
 
 @pytest.mark.parametrize("case", GIVEN, ids=lambda case: case["id"])

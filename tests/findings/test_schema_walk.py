@@ -165,6 +165,7 @@ def test_dialects_are_known_by_their_names() -> None:
     assert dialect_of({"$schema": "http://json-schema.org/draft-07/schema#"}) == "draft-07"
     assert dialect_of({"$schema": "https://json-schema.org/draft/2020-12/schema"}) == "2020-12"
     assert dialect_of({"$schema": "https://example.com/own"}) == "unknown"
+    assert dialect_of({"$schema": "http://json-schema.org/schema#"}) == ""  # the newest, by its old name
 
 
 @given(JSON)

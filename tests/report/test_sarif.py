@@ -167,6 +167,8 @@ def test_30_000_findings_are_grouped_and_small(sarif, make):
     assert len(run["results"]) == 15
     assert sum(result["properties"]["count"] for result in run["results"]) == 30_000
     assert "2,000 parameters of 2,000 tools" in run["results"][0]["message"]["text"]
+    (told,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert told["message"]["text"].startswith("30,000 findings are more than 5,000 results")
     assert len(gzip.compress(json.dumps(run).encode())) < 10_000_000
 
 
