@@ -29,6 +29,14 @@ def _docker_or_say_so(request):
     pytest.skip("needs Docker")
 
 
+SLOW = ("test_examples.py", "test_interrupt.py", "test_on_real_servers.py")  # files that take longest as a whole
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files first: side by side with the others, they are not what the end waits for."""
+    items.sort(key=lambda item: SLOW.index(item.path.name) if item.path.name in SLOW else len(SLOW))
+
+
 def pytest_terminal_summary(terminalreporter):
     """A test that did not run must not look like one that passed."""
     skipped = [report for report in terminalreporter.stats.get("skipped", ()) if "needs Docker" in str(report.longrepr)]
