@@ -109,11 +109,12 @@ class Group:
 
 
 def groups_of(findings: Iterable[Finding]) -> list[Group]:
-    """The groups, in the order in which the first of each stands."""
+    """The groups, errors before warnings, else in the order in which the first of each stands."""
     groups: dict[Any, list[Finding]] = {}
     for finding in findings:
         groups.setdefault(_key(finding), []).append(finding)
-    return [Group(findings=tuple(items), kind=_kind(items[0])) for items in groups.values()]
+    made = [Group(findings=tuple(items), kind=_kind(items[0])) for items in groups.values()]
+    return sorted(made, key=lambda group: group.severity != "error")
 
 
 def amount(number: int, word: str) -> str:
