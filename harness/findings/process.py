@@ -23,6 +23,9 @@ _BUCKETS_S = (1, 2, 5, 10, 20, 30, 60, 120)  # seconds waited, rounded down so t
 
 def see_processes(view: RunView) -> Iterator[Seen]:
     """What the ends of one run's processes show."""
+    crashes = {
+        dialogue.exited.code for dialogue in view.dialogues if dialogue.exited is not None and dialogue.ended_itself
+    }
     for index, dialogue in enumerate(view.dialogues):
         exited = dialogue.exited
         if exited is None:
@@ -32,7 +35,8 @@ def see_processes(view: RunView) -> Iterator[Seen]:
                 yield _crashed(view, index, dialogue, exited)
         elif exited.ended_by in ("term", "kill") and not _stopped_by_us(dialogue, exited):
             yield _late(view, index, exited)
-        elif exited.ended_by == "stdin-close" and _ended_badly(dialogue, exited):
+        elif exited.ended_by == "stdin-close" and exited.code not in crashes and _ended_badly(dialogue, exited):
+            # one that ends by itself with this code elsewhere in the run was only closed before it got so far
             yield _bad_exit(view, index, dialogue, exited)
         if exited.orphans:
             yield _orphans(view, index, exited)

@@ -107,6 +107,14 @@ def test_a_bad_end_after_stdin_closed_is_a_finding_with_code_and_stderr(t, code,
     assert found.message.endswith("; last on stderr: ValueError: x")
 
 
+@pytest.mark.parametrize(("code", "more"), [(5, []), (6, ["process/bad-exit"])])
+def test_an_end_as_the_crash_before_it_is_no_second_fault(t, code, more):
+    """It ends by itself after each call; the last time we close its stdin before it has got so far."""
+    first = t.Tape().start().case("one").step("echo").done().stop(code=5, asked=False, ended_by="itself")
+    last = t.Tape("server-2.jsonl").start().case("two").step("echo").done().stop(code=code)
+    assert t.checks(run(t, first, last)) == [*more, "process/crashed"]
+
+
 @pytest.mark.parametrize("code", [0, -2, -15, 130, 143])
 def test_an_end_that_was_asked_for_is_a_good_end(t, code):
     assert run(t, t.Tape().start().case("one").step("echo").done().stop(code=code)).findings == ()
