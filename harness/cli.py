@@ -237,11 +237,12 @@ def _parser() -> _Parser:
     add(
         "exemptions propose",
         _propose,
-        "write entries without reasons for tools that were not exercised",
+        "write entries without reasons for what fails and may be excused",
         _selects_servers,
         _runtime,
         _state,
         _today,
+        _proposing,
         _diffs,
     )
     add(
@@ -356,6 +357,16 @@ def _today(group: argparse._ActionsContainer) -> None:
 
 def _pruning(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--expired", action="store_true", help="remove entries whose `expires` day is over, too")
+
+
+def _proposing(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--check",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only for this check, by its name in exemption files, and for its warnings too; may be repeated",
+    )
 
 
 def _diffs(sub: argparse.ArgumentParser) -> None:
@@ -559,7 +570,8 @@ def _propose(parsed: argparse.Namespace) -> int:
 
     options = _options(parsed)
     today = options.today or datetime.now(UTC).date()
-    return _changed(parsed, propose(options, today=today, dry_run=parsed.dry_run))
+    changes = propose(options, today=today, dry_run=parsed.dry_run, checks=tuple(parsed.check))
+    return _changed(parsed, changes)
 
 
 def _changed(parsed: argparse.Namespace, changes: Changes) -> int:
