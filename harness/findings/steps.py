@@ -259,12 +259,13 @@ class _Attempts:
 
 def _step_uses(run: Run, dialogues: Iterable[Dialogue], declared: Mapping[str, Any]) -> list[Use]:
     asked: set[StepRef | None] = set()
-    found: dict[tuple[str, str, str, int], _Attempts] = {}
+    found: dict[tuple[str, str, str, int, str], _Attempts] = {}
     for dialogue in dialogues:
         asked |= {ask.exchange.sent.step for ask in undeclared(dialogue, declared) if ask.exchange is not None}
         for started, ended in dialogue.steps:
             ref = started.step
-            key = (ref.suite, ref.case, ref.phase, ref.index)
+            where = dialogue.transcript.name if dialogue.transcript.is_outside else ""  # no step goes on in another
+            key = (ref.suite, ref.case, ref.phase, ref.index, where)
             sent = len(dialogue.by_step.get(ref, ()))
             known = found.get(key)
             if known is None:
@@ -310,11 +311,12 @@ def _judge_step(run: Run, attempts: _Attempts) -> Use:
         item.detail for item in dialogue.diagnostics if item.what == "capture-missing" and item.step == started.step
     ]
     base["uncaptured"] = f"nothing to capture: {', '.join(lost)}" if lost else ""
-    return _judge_answer(base, final, expect_from_json(started.expect), started.action)
+    expect = None if started.open else expect_from_json(started.expect)
+    return _judge_answer(base, final, expect, started.action)
 
 
 def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec | None, action: str) -> Use:
-    """A use with an answer; `expect` is None outside of steps."""
+    """A use with an answer; `expect` is None outside of steps, and where a step takes whatever comes."""
     assert exchange.reply is not None
     answer = answer_of(action, exchange.reply.message)
     well_formed = not answer.problem

@@ -26,6 +26,7 @@ __all__ = [
     "DONE_FILE",
     "INLINE_LIMIT_BYTES",
     "LINE_LIMIT_BYTES",
+    "OUTSIDE",
     "PROBE",
     "RUN_FILE",
     "SCHEMA",
@@ -59,6 +60,7 @@ SCHEMA = 1
 INLINE_LIMIT_BYTES = 256 * 1024
 LINE_LIMIT_BYTES = 64 * 1024 * 1024  # one line of a server's stdout; longer is cut and the server stopped
 PROBE = "probe"  # a transcript whose name begins so is judged only by its wrong replies
+OUTSIDE = "outside"  # `outside-<driver>-<time>-<unique>.jsonl`, written by somebody else's process
 RUN_FILE = "run.json"
 DONE_FILE = "done"
 BODIES_DIR = "bodies"
@@ -171,7 +173,8 @@ class CaseStarted(Event):
 class StepStarted(Event):
     """One attempt of a step began; everything in it is resolved (placeholders expanded, then masked).
 
-    `expect` is the JSON form of an ExpectSpec (only the keys that are set).
+    `expect` is the JSON form of an ExpectSpec (only the keys that are set). `open` (True or absent): any final answer
+    is right, `expect` is empty, and whether the call succeeded is read from the answer alone.
     """
 
     e: ClassVar[str] = "step-started"
@@ -182,6 +185,7 @@ class StepStarted(Event):
     expect: Mapping[str, Any] = field(default_factory=dict)
     confirm: bool = False
     unlisted: bool = False
+    open: bool | None = None
     timeout_s: float
 
 
@@ -204,12 +208,16 @@ class StepEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseEnded(Event):
-    """A case ended. `how`: "completed", "stopped" (a step failed), "timed-out", "died" or "interrupted"."""
+    """A case ended.
+
+    `how`: "completed", "stopped" (a step failed), "timed-out", "died", "interrupted", or "failed" (the test around the
+    calls failed, whatever the answers were: no call in it counts as succeeded).
+    """
 
     e: ClassVar[str] = "case-ended"
     suite: str
     case: str
-    how: Literal["completed", "stopped", "timed-out", "died", "interrupted"]
+    how: Literal["completed", "stopped", "timed-out", "died", "interrupted", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +336,11 @@ class Transcript:
     def is_probe(self) -> bool:
         """Whether it is of a process that was sent a line that is no JSON."""
         return self.name.startswith(f"{PROBE}-")
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether somebody else's process wrote it into the attempt of a run: a test runner, or a proxy."""
+        return self.name.startswith(f"{OUTSIDE}-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

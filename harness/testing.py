@@ -1,0 +1,383 @@
+"""Tests in code, without `await`: start a server, call its tools, and have it all recorded for the ledger and the gate.
+
+```python
+with start_server(["python", "server.py"]) as server:
+    assert server.call("greet", {"name": "Ada"}).text == "Hello, Ada"
+    server.call("greet", {}, expect_error="name")
+```
+
+Everything happens on one event loop in a thread of its own, which lives as long as any server does. So servers may be
+started and closed in any order, from any thread and from fixtures of every scope, also where an event loop runs already
+(which then waits for the answer).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from anyio.from_thread import BlockingPortal, BlockingPortalProvider
+
+from harness import testing_async
+from harness.engine.cases import CaseHow
+from harness.engine.live import LiveServer, LiveSpec, open_live
+from harness.errors import (
+    CallError,
+    ExpectedError,
+    ListError,
+    MisuseError,
+    NoAnswer,
+    NoToken,
+    ServerClosed,
+    ServerDied,
+    ServerError,
+    ToolError,
+)
+from harness.model.live import Called, Ended, Notification, Prompt, Result
+from harness.model.plan import CALL_TIMEOUT_S, START_TIMEOUT_S, Elicit, Era
+from harness.testing_async import ExpectError, begin_case, end_case, make_spec
+
+__all__ = [
+    "CallError",
+    "Called",
+    "Ended",
+    "ExpectError",
+    "ExpectedError",
+    "ListError",
+    "MisuseError",
+    "NoAnswer",
+    "NoToken",
+    "Notification",
+    "Prompt",
+    "Result",
+    "Server",
+    "ServerClosed",
+    "ServerDied",
+    "ServerError",
+    "ToolError",
+    "begin_case",
+    "end_case",
+    "start_server",
+]
+
+GIVE_UP_S = 30.0  # for the clean-up of what was interrupted; everything in it is bounded by less
+T = TypeVar("T")
+
+
+class _Loop:
+    """The event loop that all servers of this process share, while there are any."""
+
+    def __init__(self) -> None:
+        self._provider = BlockingPortalProvider(backend="asyncio")
+        self._pid = os.getpid()
+        self.leases: set[_Lease] = set()
+
+    def lease(self) -> _Lease:
+        if os.getpid() != self._pid:  # a fork has the parent's loop, but not its thread
+            self.__init__()  # type: ignore[misc]
+        found = _Lease(self, self._provider.__enter__())
+        self.leases.add(found)
+        return found
+
+    def end(self, lease: _Lease) -> None:
+        if lease in self.leases and os.getpid() == self._pid:
+            self.leases.discard(lease)
+            self._provider.__exit__(None, None, None)
+
+
+class _Lease:
+    """The use of the loop by one server; the loop ends with the last of them."""
+
+    def __init__(self, loop: _Loop, portal: BlockingPortal) -> None:
+        self._loop = loop
+        self._portal = portal
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self.live: LiveServer | None = None
+
+    def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs something on the loop and waits for it; an interruption here ends it there, with its clean-up.
+
+        Raises:
+            MisuseError: This is the loop's own thread, which cannot wait for itself, or a fork.
+            ServerClosed: The loop has ended with the last server.
+        """
+        if os.getpid() != self._pid:
+            raise MisuseError(
+                f"this server belongs to process {self._pid}, and this is a fork of it",
+                hint="start a server in the process that calls it",
+            )
+        ended = threading.Event()
+
+        async def run() -> T:
+            try:
+                return await work()
+            finally:
+                ended.set()
+
+        if self not in self._loop.leases:
+            raise ServerClosed("the server is closed")
+        try:
+            future: Future[T] = self._portal.start_task_soon(run)
+        except RuntimeError as error:
+            raise MisuseError(
+                f"harness.testing was used in the thread of its own event loop: {error}",
+                hint="answer elicitations without calling the server",
+            ) from None
+        try:
+            return future.result()
+        except CancelledError:
+            raise MisuseError("the event loop of harness.testing was stopped") from None
+        except BaseException:
+            if not ended.is_set():
+                future.cancel()
+                ended.wait(GIVE_UP_S)
+            raise
+
+    async def open(self, spec: LiveSpec) -> LiveServer:
+        self.live = await open_live(spec)
+        return self.live
+
+    def close(self, how: CaseHow | None = None, *, hurry: bool = False) -> None:
+        """Closes the server, if there is one, and gives the loop back; a second call does nothing."""
+        live = self.live
+        with self._lock:
+            if os.getpid() != self._pid or self not in self._loop.leases:
+                return
+            try:
+                if live is not None:
+                    self.do(lambda: live.close(how=how, hurry=hurry))
+            finally:
+                self._loop.end(self)
+
+
+_loop = _Loop()
+
+
+@atexit.register
+def _close_all() -> None:
+    """What nobody has closed: a test runner that was interrupted, a script that ended early."""
+    for lease in tuple(_loop.leases):
+        with suppress(Exception):
+            lease.close(hurry=True)
+
+
+class Server:
+    """A server that stands, with a session; made by `start_server`. Every method may be used by any thread.
+
+    It is what `harness.testing_async.Server` is, without `await`: what the methods do and raise is said there.
+    """
+
+    def __init__(self, lease: _Lease) -> None:
+        assert lease.live is not None
+        self._lease = lease
+        self._live = lease.live
+        self._server = testing_async.Server(lease.live)
+
+    def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        expect_error: ExpectError = None,
+        timeout_s: float | None = None,
+        unlisted: bool = False,
+    ) -> Result:
+        """Calls a tool, which must answer as expected."""
+        return self._lease.do(
+            lambda: self._server.call(
+                tool, arguments, expect_error=expect_error, timeout_s=timeout_s, unlisted=unlisted
+            )
+        )
+
+    def raw(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        unlisted: bool = False,
+    ) -> Mapping[str, Any]:
+        """Calls a tool and gives what came, untouched: the `result` object, or the JSON-RPC `error` object."""
+        return self._lease.do(lambda: self._server.raw(tool, arguments, timeout_s=timeout_s, unlisted=unlisted))
+
+    def confirmed(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        expect_error: ExpectError = None,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """Calls a tool that asks for a confirmation by `confirm_token="…"`, and again with that token."""
+        return self._lease.do(
+            lambda: self._server.confirmed(tool, arguments, expect_error=expect_error, timeout_s=timeout_s)
+        )
+
+    def read_resource(self, uri: str, *, expect_error: ExpectError = None, timeout_s: float | None = None) -> Result:
+        """Reads a resource; as `call`."""
+        return self._lease.do(lambda: self._server.read_resource(uri, expect_error=expect_error, timeout_s=timeout_s))
+
+    def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        expect_error: ExpectError = None,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """Gets a prompt; as `call`."""
+        return self._lease.do(
+            lambda: self._server.get_prompt(name, arguments, expect_error=expect_error, timeout_s=timeout_s)
+        )
+
+    def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
+    ) -> Mapping[str, Any]:
+        """Any other request; gives the whole response object, whatever is in it."""
+        return self._lease.do(lambda: self._server.request(method, params, timeout_s=timeout_s))
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Sends a notification."""
+        self._lease.do(lambda: self._server.notify(method, params))
+
+    def tools(self) -> tuple[Mapping[str, Any], ...]:
+        """Everything that it lists, all pages, each tool as it came."""
+        return self._lease.do(self._server.tools)
+
+    def list_prompts(self) -> tuple[Mapping[str, Any], ...]:
+        """All prompts that it lists; as `tools`."""
+        return self._lease.do(self._server.list_prompts)
+
+    def list_resources(self) -> tuple[Mapping[str, Any], ...]:
+        """All resources that it lists; as `tools`."""
+        return self._lease.do(self._server.list_resources)
+
+    def list_resource_templates(self) -> tuple[Mapping[str, Any], ...]:
+        """All templates of resources that it lists; as `tools`."""
+        return self._lease.do(self._server.list_resource_templates)
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """What the server asked of the user so far (elicitations), oldest first."""
+        return self._server.prompts
+
+    @property
+    def called(self) -> tuple[Called, ...]:
+        """Every call so far, and what became of it, oldest first."""
+        return self._server.called
+
+    @property
+    def notifications(self) -> tuple[Notification, ...]:
+        """Every notification so far (log messages, progress, changes of lists), oldest first."""
+        return self._server.notifications
+
+    def stderr(self) -> str:
+        """The tail of its stderr so far, masked."""
+        return self._server.stderr()
+
+    @property
+    def era(self) -> Era:
+        """The era that is spoken: "handshake" or "modern"."""
+        return self._server.era
+
+    @property
+    def protocol(self) -> str:
+        """The protocol version in force."""
+        return self._server.protocol
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """As the server declared them."""
+        return self._server.capabilities
+
+    @property
+    def server_info(self) -> Mapping[str, Any]:
+        """Name and version, as the server gave them."""
+        return self._server.server_info
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._server.pid
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it lives and has answered everything in time; a server that has not is better replaced."""
+        return self._server.healthy
+
+    @property
+    def ended(self) -> Ended | None:
+        """How it ended, with what it left behind; None while it lives."""
+        return self._server.ended
+
+    @property
+    def transcript(self) -> Path:
+        """The file in which everything is recorded."""
+        return self._server.transcript
+
+    def close(self) -> None:
+        """Ends the server and all that it started; never hangs, and a second call does nothing more."""
+        self._lease.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lease.close(None if kind is None else "failed")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {testing_async.describe(self._live)}>"
+
+
+def start_server(
+    command: str | Sequence[str] | None = None,
+    *,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    era: Era | None = None,
+    elicit: Elicit | None = None,
+    allow: Sequence[str] = (),
+    reads_dotenv: bool = True,
+    call_timeout_s: float = CALL_TIMEOUT_S,
+    start_timeout_s: float = START_TIMEOUT_S,
+    evidence: str | os.PathLike[str] | None = None,
+    began: float | None = None,
+    name: str = "",
+) -> Server:
+    """Starts a server and begins a session with it; see `harness.testing_async.start_server`.
+
+    Raises:
+        ServerError: It gave no first answer; the error has its exit code, stderr and the command.
+        ConfigError: It is pointed at something that is not its own stack.
+    """
+    spec = make_spec(
+        command,
+        cwd=cwd,
+        env=env,
+        era=era,
+        elicit=elicit,
+        allow=allow,
+        reads_dotenv=reads_dotenv,
+        call_timeout_s=call_timeout_s,
+        start_timeout_s=start_timeout_s,
+        evidence=evidence,
+        began=began,
+        name=name,
+    )
+    lease = _loop.lease()
+    try:
+        lease.do(lambda: lease.open(spec))
+        return Server(lease)
+    except BaseException:
+        lease.close(hurry=True)
+        raise
