@@ -374,6 +374,11 @@ def start_server(
         began=began,
         name=name,
     )
+    return start_live(spec)
+
+
+def start_live(spec: LiveSpec) -> Server:
+    """As `start_server`, for whoever has the whole of what it makes of its arguments."""
     lease = _loop.lease()
     try:
         lease.do(lambda: lease.open(spec))

@@ -80,6 +80,7 @@ class LiveSpec:
         env: Its whole environment besides the base list.
         ready_env: Its whole environment as the engine of a run that stands gives it; `env` comes on top.
         era: None: whatever it speaks, which is probed.
+        tried: Whether the era is only tried: a server that does not speak it is no error, and leaves no transcript.
         evidence: The folder of the transcript; None: one that goes when the server is closed.
         began: The run's beginning by `time.monotonic()`; None: now.
         allowed: Every (host, port) to which it may be pointed; `names` are services inside the stack.
@@ -93,6 +94,7 @@ class LiveSpec:
     ready_env: Mapping[str, str] | None = None
     bin: Path | None = None
     era: Era | None = None
+    tried: bool = False
     elicit: Elicit | None = None
     evidence: Path | None = None
     began: float | None = None
@@ -609,6 +611,7 @@ async def open_live(spec: LiveSpec) -> LiveServer:
     Raises:
         ServerError: It gave no first answer.
         ConfigError: It is pointed at something that is not of its stack.
+        NotSpoken: It does not speak the era, which was only tried.
     """
     with ExitStack() as undo:
         scope = undo.enter_context(open_scope())
@@ -634,7 +637,7 @@ class _Opening:
     async def run(self) -> LiveServer:
         spec = self.spec
         if spec.era is not None:
-            return await self._begin(spec.era, spec.evidence, probing=False)
+            return await self._begin(spec.era, spec.evidence, probing=spec.tried)
         key = (spec.argv, spec.cwd, tuple(sorted(spec.env.items())))
         known = _spoken.get(key)
         why: list[str] = []
