@@ -364,6 +364,7 @@ async def _cell(
     """
     evidence = evidence_root(options, project)
     waiting = list(cell.runs)
+    commands: dict[str, set[str]] = {}  # profile -> what has run in it
 
     def skip_unspoken() -> None:
         for other in [run for run in waiting if run.eras_probed and run.key.era in unspoken]:
@@ -418,6 +419,7 @@ async def _cell(
                             progress=progress,
                             attempt=attempt,
                             probe=outcome.plan is not None and outcome.plan.is_first(run.key),
+                            elsewhere=commands.get(run.key.profile, ()),
                         )
                     except get_cancelled_exc_class():
                         outcome.take_what_there_is(run.key, attempt)
@@ -426,6 +428,7 @@ async def _cell(
                         outcome.lose(run.key, error)
                         break
                     outcome.take(record, attempt)
+                    commands.setdefault(run.key.profile, set()).update(item.id for item in record.commands)
                     untouched = record.outcome == "not-spoken"
                     if untouched:
                         unspoken[run.key.era] = record

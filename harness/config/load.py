@@ -85,7 +85,7 @@ def load(
         hint = "name it: [server] with name and command"
         files.add(*(Problem(place, "", "there is no [server]", hint) for place in empty))
     unmatched = [problem for reading in readings for problem in reading.unmatched]
-    if files.problems or any(project.suites for project in projects):
+    if files.problems or any(project.suites or project.commands for project in projects):
         files.add(*unmatched)
     if files.problems:
         raise ConfigProblems(files.problems)

@@ -23,6 +23,7 @@ from harness.model.plan import (
     BackendSpec,
     CaseSpec,
     Cell,
+    CommandSpec,
     Era,
     Place,
     Plan,
@@ -38,6 +39,7 @@ __all__ = ["Selection", "make_plan", "matcher"]
 
 FINGERPRINT_CHARACTERS = 16
 MAX_NESTING = 50
+_CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,8 @@ class Selection:
         backends: Labels of cells or of choices ("redis@8"), or names of backends.
         eras: "modern", "handshake".
         profiles: Names of profiles.
-        cases: An expression over "server/suite/case": substrings, `and`, `or`, `not`, parentheses.
+        cases: An expression over "server/suite/case", and "server/command" of commands: substrings, `and`, `or`, `not`,
+            parentheses.
     """
 
     servers: tuple[str, ...] = ()
@@ -91,22 +94,25 @@ def make_plan(
             runs: list[Run] = []
             for era, profile in itertools.product(project.server.eras or ERAS, project.profiles):
                 cases = _cases(project, profile, roles)
+                commands = _commands(project, profile)
                 selected = tuple(name for name in map(_case_name, cases) if wanted(f"{server}/{name}"))
+                asked = tuple(item for item in commands if wanted(f"{server}/{item.id}"))
+                some, whole = len(selected) + len(asked), len(cases) + len(commands)
                 chosen = (
                     (not selection.servers or server in selection.servers)
                     and (not selection.backends or any(name in cell_names(roles) for name in selection.backends))
                     and (not selection.eras or era in selection.eras)
                     and (not selection.profiles or profile.name in selection.profiles)
-                    and (bool(selected) or not cases)
-                    and (bool(cases) or not selection.cases.strip())
+                    and (bool(some) or not whole)
+                    and (bool(whole) or not selection.cases.strip())
                 )
                 named = not selection.servers or server in selection.servers
-                left_out = left_out or (named and (not chosen or len(selected) < len(cases)))
+                left_out = left_out or (named and (not chosen or some < whole))
                 if not chosen:
                     continue
                 key = RunKey(server=server, backend=label, era=era, profile=profile.name)
                 runtime: Runtime | None = runtimes.get(server, "docker") if roles else None
-                client = compares and era not in compared and len(selected) == len(cases)  # -k asks for cases alone
+                client = compares and era not in compared and some == whole  # -k asks for cases alone
                 if client:
                     compared.add(era)
                 run = Run(
@@ -119,11 +125,12 @@ def make_plan(
                     selected=selected,
                     fingerprint=_fingerprint(project, key, profile, roles, cases, runtime, contents),
                     client=client,
+                    commands=asked,
                 )
                 runs.append(run)
             if runs:
                 cells.append(Cell(server=server, backend=label, roles=roles, runs=tuple(runs)))
-    if not any(run.selected for cell in cells for run in cell.runs):
+    if not any(run.selected or run.commands for cell in cells for run in cell.runs):
         said = "the selection leaves no case to run" if cells else "the selection leaves nothing to run"
         raise NothingSelected(said, hint="the options each hold for one axis, and all of them must hold")
     used = {cell.server for cell in cells}
@@ -147,6 +154,8 @@ def _refuse_nothing(projects: Sequence[ProjectSpec]) -> None:
     if not projects:
         raise NothingSelected("nothing to run: there is no server")
     if any(suite.cases for project in projects for suite in project.suites):
+        return
+    if any(project.commands for project in projects):
         return
     files = ", ".join(project.place.file for project in projects)
     if any(project.suites for project in projects):
@@ -176,6 +185,16 @@ def _cases(project: ProjectSpec, profile: ProfileSpec, roles: Sequence[RoleChoic
             if profile.name in (named if named is not None else (default,)):
                 out.append((suite.id, case))
     return tuple(out)
+
+
+def _commands(project: ProjectSpec, profile: ProfileSpec) -> tuple[CommandSpec, ...]:
+    """The commands that run in a profile: pytest in each, another in those that it names, or in the first one."""
+    default = project.profiles[0].name
+    return tuple(
+        item
+        for item in project.commands
+        if item.kind == "pytest" or profile.name in (item.profiles if item.profiles is not None else (default,))
+    )
 
 
 def _case_name(item: tuple[str, CaseSpec]) -> str:
@@ -305,17 +324,23 @@ def _fingerprint(
 ) -> str:
     """Of everything that the run's evidence depends on, but for the built files: not of checks, exemptions, places."""
     backends = {choice.backend: project.backends[choice.backend] for choice in roles}
-    facts = {
+    facts: dict[str, Any] = {
         "server": _plain(project.server),
         "era": key.era,
         "profile": _plain(profile),
         "roles": [_plain(choice) for choice in roles],
         "backends": {
-            name: {"spec": _backend(backend), "files": contents(backend.folder)} for name, backend in backends.items()
+            name: {"spec": _backend(backend), "files": _less_spec(contents(backend.folder))}
+            for name, backend in backends.items()
         },
         "cases": [[suite, _plain(case)] for suite, case in cases],
         "runtime": runtime,
     }
+    commands = _commands(project, profile)
+    if commands:
+        facts["commands"] = [_plain(item) for item in commands]
+        paths = [name.partition("::")[0] for item in commands if item.kind == "pytest" for name in item.argv]
+        facts["tests"] = {name: _path_contents(project.root / name, contents) for name in paths}
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_CHARACTERS]
 
@@ -338,16 +363,29 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _path_contents(path: Path, contents: Callable[[Path], Mapping[str, str]]) -> Mapping[str, str]:
+    """The same for a file, or a folder."""
+    if path.is_dir():
+        return contents(path)
+    try:
+        return {"": hashlib.sha256(path.read_bytes()).hexdigest()}
+    except OSError:
+        return {}
+
+
+def _less_spec(files: Mapping[str, str]) -> Mapping[str, str]:
+    """Without backend.toml, whose spec is in the fingerprint; its comments need not be."""
+    return {name: digest for name, digest in files.items() if name != "backend.toml"}
+
+
 def _folder_contents(folder: Path) -> Mapping[str, str]:
-    """Relative name -> hash of every file in a backend's folder."""
+    """Relative name -> hash of every file in a folder, but for caches."""
     out = {}
     for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        folders[:] = sorted(name for name in folders if name not in _CACHES)
         for name in names:
             path = Path(here, name)
             relative = path.relative_to(folder).as_posix()
-            if relative == "backend.toml":
-                continue  # its spec is in the fingerprint; its comments need not be
             try:
                 data = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
             except OSError:

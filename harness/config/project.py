@@ -11,6 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from harness.config.backend import Shelf
+from harness.config.commands import PYTEST, argv_problems, command_problems, commands_of
 from harness.config.contract import read_contract
 from harness.config.problems import Path, Problem, did_you_mean, quoted
 from harness.config.suites import Around, build_suite, suite_problems
@@ -54,8 +55,6 @@ MAX_SUITE_FILES = 1000
 MAX_CELLS = 10_000  # beyond that the names of a case's backends are not looked up
 
 _PYTHONS = re.compile(r"(?:pip|python)[0-9.]*\Z|uv\Z")
-_SHELL = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"})
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +108,9 @@ def read_project(files: Files, path: FilePath, shelf: Shelf, *, contracts: bool 
         judge=lambda name, captured, bound: _scope(_filled(roles, cells, bound), captured).judge(name),
     )
     suites = _suites(files, documents, around)
+    files.add(*command_problems(document, root, profiles=profiles, judge=_scope(roles, None).judge))
+    if "pytest" in table(data.get("suites")):
+        files.add(*_pytest_taken(documents))
     name = text(table(data.get("server")).get("name"))
     exemptions = _exemptions(files, document, root)
     contract = _contract(files, document, root, name) if contracts else None
@@ -268,7 +270,7 @@ def _server_problems(document: Document, roles: Mapping[str, _Role]) -> Iterator
     if command and isinstance(command[0], str) and not command[0].strip():
         yield document.problem(("server", "command", 0), "the program has no name")
     for index, item in enumerate(items(server.get("build"))):
-        yield from _build_problems(document, ("server", "build", index), item)
+        yield from argv_problems(document, ("server", "build", index), item)
     early = "builds run before the backends and the server start; they know repo and env.NAME"
     building = Scope(known={"repo"}, open=("env",), elsewhere={"backend": early, "port": early, "tmp": early})
     yield from unknown_placeholders(document, ("server", "build"), server.get("build"), building.judge)
@@ -277,27 +279,6 @@ def _server_problems(document: Document, roles: Mapping[str, _Role]) -> Iterator
         yield from unknown_placeholders(document, ("server", key), server.get(key), running.judge)
     for name, profile in table(document.data.get("profiles")).items():
         yield from unknown_placeholders(document, ("profiles", name, "env"), table(profile).get("env"), running.judge)
-
-
-def _build_problems(document: Document, path: Path, item: Any) -> Iterator[Problem]:
-    if not isinstance(item, str):
-        if isinstance(item, list) and item and isinstance(item[0], str) and not item[0].strip():
-            yield document.problem((*path, 0), "the program has no name")
-        return
-    try:
-        words = shlex.split(item)
-    except ValueError as error:
-        yield document.problem(path, f"this cannot be split into words: {str(error).lower()}")
-        return
-    if item and not words:
-        yield document.problem(path, "must not be empty")
-    shell = next((word for word in words if word in _SHELL or word.endswith(";")), None)
-    if shell is not None:
-        hint = "there is no shell: write one item per command"
-        yield document.problem(path, f"{quoted(shell)} is a word of the shell", hint)
-    elif words and _ASSIGNMENT.match(words[0]):
-        hint = 'there is no shell: write ["env", "NAME=value", "command"] if a variable is needed'
-        yield document.problem(path, f"{quoted(words[0])} is an assignment of the shell", hint)
 
 
 # --- profiles and suites ------------------------------------------------------------------------
@@ -365,6 +346,14 @@ def _suites(files: Files, documents: list[Document], around: Around) -> tuple[Su
         if not problems:
             out.append(build_suite(document))
     return tuple(out)
+
+
+def _pytest_taken(documents: list[Document]) -> Iterator[Problem]:
+    for document in documents:
+        name = text(document.data.get("id"))
+        if name is not None and fold(name) == PYTEST:
+            hint = "give this suite another id"
+            yield document.problem(("id",), f"{quoted(PYTEST)} is the suite of the tests under [suites] pytest", hint)
 
 
 def _exemptions(files: Files, document: Document, root: FilePath) -> FilePath | None:
@@ -436,6 +425,7 @@ def _build(
         contract_file=root / data["contract"] if "contract" in data else None,
         contract=contract,
         server_line=document.place(("server",)).line,
+        commands=commands_of(document),
     )
 
 

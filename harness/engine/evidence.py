@@ -1,7 +1,8 @@
 """Where evidence lies, and how it is read back: one folder per attempt of a run, whole or not there.
 
 `<root>/<server>/<backend>/<era>/<profile>/<attempt>/` holds run.json, server-N.jsonl, probe-1.jsonl, client-1.jsonl (of
-the comparing pass, where one was made), bodies/, logs/ and done. Names are percent-encoded so that two that differ only
+the comparing pass, where one was made), outside-<driver>-<time>-<token>.jsonl (of servers that somebody else started:
+a pytest worker, a proxy), bodies/, logs/ and done. Names are percent-encoded so that two that differ only
 in case or Unicode form stay two on every file system. An attempt counts once `done` is there, which is written last;
 several harnesses may write into one root at a time.
 """
@@ -25,6 +26,7 @@ from harness.model.plan import Plan, Run, RunKey, Runtime
 from harness.model.transcript import (
     BODIES_DIR,
     DONE_FILE,
+    OUTSIDE,
     PROBE,
     RUN_FILE,
     Evidence,
@@ -42,6 +44,7 @@ __all__ = [
     "EvidenceLost",
     "EvidenceSet",
     "encode_name",
+    "is_whole",
     "newest_attempts",
     "read_attempt",
     "read_evidence",
@@ -251,7 +254,7 @@ def _take(folders: Iterable[Path], run: Run, out: _Sorted) -> None:
         if record.plan != run.fingerprint:
             other = True
             continue
-        if record.outcome != "finished" or set(run.selected) <= set(record.cases):  # a failure is never passed over
+        if record.outcome != "finished" or is_whole(run, record):  # a failure is never passed over
             partial = folder, record
             break
         partial = partial or (folder, record)
@@ -260,6 +263,12 @@ def _take(folders: Iterable[Path], run: Run, out: _Sorted) -> None:
         return
     folder, record = partial
     out.found.append(_evidence(record, folder))
+
+
+def is_whole(run: Run, record: RunRecord) -> bool:
+    """Whether a record is of all cases and commands that the run has."""
+    tried = {item.id for item in record.commands}
+    return set(run.selected) <= set(record.cases) and {item.id for item in run.commands} <= tried
 
 
 def _given_up(folder: Path) -> Iterator[Path]:
@@ -291,7 +300,8 @@ def _record(folder: Path) -> RunRecord | None:
 
 def _evidence(record: RunRecord, folder: Path) -> Evidence:
     bodies = _Bodies(folder / BODIES_DIR)
-    paths = (path for name in ("server", PROBE) for path in sorted(folder.glob(f"{name}-*.jsonl"), key=_by_number))
+    paths = [path for name in ("server", PROBE) for path in sorted(folder.glob(f"{name}-*.jsonl"), key=_by_number)]
+    paths += sorted(folder.glob(f"{OUTSIDE}-*.jsonl"))
     client = folder / CLIENT_FILE
     return Evidence(
         record=record,

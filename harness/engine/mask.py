@@ -56,6 +56,11 @@ class Masker:
         """How many spellings are masked; it only grows."""
         return len(self._literals) + len(self._patterns)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is masked, sorted."""
+        return tuple(sorted(self._secrets))
+
     def add(self, *secrets: str) -> None:
         """From now on these are masked too, but for values that `is_secret_value` does not take."""
         fresh = {secret for secret in secrets if is_secret_value(secret)} - self._secrets

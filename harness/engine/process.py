@@ -102,6 +102,12 @@ class ServerProcess:
         self._watch()
 
     @property
+    def output(self) -> IO[bytes]:
+        """What it prints, of one that was started as `plain`."""
+        assert self._popen.stdout is not None
+        return self._popen.stdout
+
+    @property
     def pipes(self) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
         """stdin, stdout, stderr."""
         assert self._popen.stdin is not None
@@ -183,12 +189,15 @@ class ServerProcess:
         with suppress(subprocess.TimeoutExpired):
             self._popen.wait(timeout=KILL_S)
 
-    async def stop(self, close_stdin: Callable[[], None], *, hurry: bool = False) -> Exit:
+    async def stop(
+        self, close_stdin: Callable[[], None], *, hurry: bool = False, grace_s: float = ORPHAN_GRACE_S
+    ) -> Exit:
         """Ends the server and everything that it started; never hangs, and is not cut short by a cancellation.
 
         Args:
             close_stdin: Closes our end of its stdin.
             hurry: Do not give it the whole time to see that its stdin is closed.
+            grace_s: How long what it started may live on.
         """
         with anyio.CancelScope(shield=True):
             asked = not self.ended.is_set()
@@ -199,7 +208,7 @@ class ServerProcess:
             if asked:
                 ended_by = await self._end(HURRY_CLOSE_S if hurry else STDIN_CLOSE_S)
             waited = max(0.0, self.ended_at - began) if asked and self.ended.is_set() else 0.0
-            orphans = await self._sweep(family)
+            orphans = await self._sweep(family, grace_s)
             code = self._reap()
         return Exit(code=code, asked=asked, ended_by=ended_by, waited_s=round(waited, 3), orphans=orphans)
 
@@ -222,14 +231,14 @@ class ServerProcess:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    async def _sweep(self, family: Mapping[int, str]) -> tuple[Orphan, ...]:
+    async def _sweep(self, family: Mapping[int, str], grace_s: float) -> tuple[Orphan, ...]:
         """Waits a moment for the rest of the family, kills what is still there, and says what that was.
 
         One that forks and ends, over and over, is never there when its turn comes: it is hunted without a pause, by its
         group, in which a fork cannot come between, and only a look at which nothing was seen to vanish is the last.
         """
         hunt = _Hunt(self, family)
-        deadline = time.monotonic() + ORPHAN_GRACE_S
+        deadline = time.monotonic() + grace_s
         while (left := hunt.look()) or hunt.vanished:
             if time.monotonic() >= deadline:
                 break
@@ -287,12 +296,13 @@ class ServerProcess:
 
 
 def start_process(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], marker: str, server: str = ""
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], marker: str, server: str = "", plain: bool = False
 ) -> ServerProcess:
     """Starts a server with three pipes, in a session of its own, with signals as a shell would give them.
 
     Args:
         marker: Text that stands in the environment of this server and its children, and of nobody else.
+        plain: It is no server: it has nothing to read, and one pipe for all that it prints.
     Raises:
         ServerError: There is no such folder, or the command cannot be executed; the message says which.
     """
@@ -302,9 +312,9 @@ def start_process(
         with _default_signals() as preexec, bearing(mark_of(marker)):
             popen = subprocess.Popen(
                 list(argv),
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL if plain else subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=subprocess.STDOUT if plain else subprocess.PIPE,
                 cwd=cwd,
                 env=dict(env),
                 bufsize=0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ import anyio
 
 from harness.engine.build import Built
 from harness.engine.client import client_pass, load_client
+from harness.engine.commands import CommandBench, run_commands
 from harness.engine.container import ContainerRun, container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
@@ -32,9 +33,10 @@ from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, Ti
 from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors, world_error
 from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
-from harness.model.plan import CaseSpec, ProfileSpec, ProjectSpec, Run
+from harness.model.plan import CaseSpec, CommandSpec, ProfileSpec, ProjectSpec, Run
 from harness.model.progress import Progress, stage
-from harness.model.transcript import Diagnostic, RunRecord
+from harness.model.session import SessionProfile, SessionSpec
+from harness.model.transcript import CommandRecord, Diagnostic, RunRecord
 
 __all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one"]
 
@@ -65,6 +67,7 @@ class _State:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     client_capabilities: Mapping[str, Any] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    commands: list[CommandRecord] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +296,7 @@ async def run_one(
     progress: Progress,
     attempt: Attempt | None = None,
     probe: bool = False,
+    elsewhere: Collection[str] = (),
 ) -> RunRecord:
     """One run from the start of its server to the written evidence.
 
@@ -303,6 +307,7 @@ async def run_one(
         evidence: The root of all evidence.
         attempt: Where in it the evidence goes; a new place without it.
         probe: Whether a further process is started at the end, to see what it answers to a line that is no JSON.
+        elsewhere: Ids of commands that have run in the cell's other era.
     """
     began = time.monotonic()
     attempt = attempt or Attempt.create(evidence, run.key)
@@ -319,6 +324,7 @@ async def run_one(
         bench = _Bench(run=run, project=project, attempt=attempt, masker=masker, state=state, start=start, began=began)
         benches.append(bench)
         await _drive(bench, selected, values, progress)
+        await _commands(bench, built, stack, scope, values, folder, elsewhere, progress)
         if probe:
             await _aside(bench, progress)
         state.outcome = "finished"
@@ -362,6 +368,64 @@ async def _drive(
     with stage(progress, subject, "stop server"):
         await bench.stop()
         bench.recorded()
+
+
+async def _commands(
+    bench: _Bench,
+    built: Built,
+    stack: Stack,
+    scope: Scope,
+    values: Mapping[str, Any],
+    folder: Path,
+    elsewhere: Collection[str],
+    progress: Progress,
+) -> None:
+    """The test commands of somebody's own, but for those that have run in the other era."""
+    run, project, start, records = bench.run, bench.project, bench.start, bench.state.commands
+    own_era: list[CommandSpec] = []
+    for command in run.commands:
+        if command.kind == "command" and command.id in elsewhere:
+            records.append(CommandRecord(id=command.id, outcome="other-era"))
+        else:
+            own_era.append(command)
+    if not own_era:
+        return
+    session = SessionSpec(
+        run=run.key,
+        project=str(project.root),
+        plan=run.fingerprint,
+        build=built.fingerprint,
+        evidence=str(bench.attempt.folder),
+        began=bench.began,
+        secrets=bench.masker.secrets,
+        command=start.argv if start.container is None else start.container.argv,
+        cwd=str(start.cwd),
+        env=dict(start.env),
+        values={name: str(value) for name, value in values.items() if not name.startswith("env.")},
+        allowed=tuple(f"{host}:{port}" for host, port in _allowed(stack, values)),
+        names=tuple(stack.names),
+        folders=(str(folder), str(project.root)),
+        call_timeout_s=project.server.call_timeout_s,
+        start_timeout_s=project.server.start_timeout_s,
+        profiles={item.name: SessionProfile(elicit=item.elicit, env=dict(item.env)) for item in project.profiles},
+    )
+    commands = CommandBench(
+        session=session,
+        root=project.root,
+        bin=built.bin,
+        values=values,
+        masker=bench.masker,
+        scope=scope,
+        progress=progress,
+        subject=f"{run.key.server} {run.key.backend} {run.key.era} {run.key.profile}",
+    )
+    await run_commands(own_era, commands, records)
+
+
+def _allowed(stack: Stack, values: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    yield from stack.addresses
+    if isinstance(values.get("port"), int):
+        yield "127.0.0.1", values["port"]
 
 
 async def _aside(bench: _Bench, progress: Progress) -> None:
@@ -497,6 +561,8 @@ def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]])
         for step in (*case.steps, *case.cleanup):
             expected = [*step.expect.text_contains, step.expect.text_matches, step.expect.text_equals]
             yield from names_in([step.target, dict(step.arguments), dict(step.expect.pointer), expected])
+    for command in run.commands:
+        yield from names_in([*command.argv, dict(command.env)])
 
 
 def _free_port() -> int:
@@ -591,4 +657,5 @@ def _record(
         cases=tuple(f"{suite}/{case.id}" for suite, case in selected),
         errors=tuple(state.errors),
         command=state.command,
+        commands=tuple(state.commands),
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CALL_TIMEOUT_S",
+    "COMMAND_TIMEOUT_S",
     "ERAS",
     "START_TIMEOUT_S",
     "BackendSpec",
@@ -25,6 +26,7 @@ __all__ = [
     "CaseSpec",
     "Cell",
     "CheckSettings",
+    "CommandSpec",
     "EmbeddedSpec",
     "Era",
     "EventuallySpec",
@@ -61,6 +63,7 @@ Runtime = Literal["docker", "process"]
 
 CALL_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +182,7 @@ class ProjectSpec:
     contract_file: Path | None = None
     contract: Contract | None = None  # what is in it
     server_line: int | None = None  # of [server] in harness.toml
+    commands: tuple[CommandSpec, ...] = ()
 
 
 # --- backend.toml -------------------------------------------------------------------------------
@@ -389,6 +393,24 @@ class SuiteSpec:
     profiles: tuple[str, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSpec:
+    """A test command of somebody's own, run with the stack up; what its servers say counts like a suite's calls.
+
+    `argv` of `kind` "pytest" are the paths that pytest is given; else the whole command. `argv` and `env` may hold
+    placeholders. One of kind "pytest" runs in every run, another once for each cell and profile: it picks its own era.
+    """
+
+    id: str
+    kind: Literal["pytest", "command"]
+    argv: tuple[str, ...]
+    place: Place
+    cwd: str = "."  # relative to the repository
+    profiles: tuple[str, ...] | None = None  # None: the first one for a command, each for pytest
+    timeout_s: float = COMMAND_TIMEOUT_S
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
 # --- exemptions.toml ----------------------------------------------------------------------------
 
 
@@ -447,8 +469,9 @@ class Run:
 
     `eras_probed` is True where the era was not declared: a server that does not speak it is then no error.
     `cases` are the cases that apply to the profile, as (suite id, case); `selected` the names ("suite/case")
-    of those that a selection left, equal to all of them when nothing was deselected. `client` is True for the one
-    run of its server and era after which the official client is tried too.
+    of those that a selection left, equal to all of them when nothing was deselected. `commands` are the selected
+    commands; those that pick their own era are in the runs of all eras, and run in the first that is spoken. `client`
+    is True for the one run of its server and era after which the official client is tried too.
     """
 
     key: RunKey
@@ -460,6 +483,7 @@ class Run:
     selected: tuple[str, ...]
     fingerprint: str  # of what the run depends on, but for the built files
     client: bool = False
+    commands: tuple[CommandSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ __all__ = [
     "CaseEnded",
     "CaseStarted",
     "ClientSaw",
+    "CommandRecord",
     "Diagnostic",
     "Event",
     "Evidence",
@@ -60,7 +61,7 @@ SCHEMA = 1
 INLINE_LIMIT_BYTES = 256 * 1024
 LINE_LIMIT_BYTES = 64 * 1024 * 1024  # one line of a server's stdout; longer is cut and the server stopped
 PROBE = "probe"  # a transcript whose name begins so is judged only by its wrong replies
-OUTSIDE = "outside"  # `outside-<driver>-<time>-<unique>.jsonl`, written by somebody else's process
+OUTSIDE = "outside"  # a transcript whose name begins so was written by another process than the engine
 RUN_FILE = "run.json"
 DONE_FILE = "done"
 BODIES_DIR = "bodies"
@@ -210,8 +211,8 @@ class StepEnded(Event):
 class CaseEnded(Event):
     """A case ended.
 
-    `how`: "completed", "stopped" (a step failed), "timed-out", "died", "interrupted", or "failed" (the test around the
-    calls failed, whatever the answers were: no call in it counts as succeeded).
+    `how`: "completed", "stopped" (a step failed), "timed-out", "died", "interrupted", or "failed": a test of somebody
+    else's that failed, whatever its calls came to.
     """
 
     e: ClassVar[str] = "case-ended"
@@ -339,8 +340,32 @@ class Transcript:
 
     @property
     def is_outside(self) -> bool:
-        """Whether somebody else's process wrote it into the attempt of a run: a test runner, or a proxy."""
+        """Whether another process than the engine wrote it: a test suite of somebody's own, or a proxy."""
         return self.name.startswith(f"{OUTSIDE}-")
+
+    @property
+    def driver(self) -> str:
+        """Who wrote an outside transcript, "pytest" or "proxy"; "" for the engine's own."""
+        return self.name.split("-")[1] if self.is_outside else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRecord:
+    """What became of one command of `[suites]` in one run.
+
+    Attributes:
+        exit: Its exit code, negative for a signal; None where it did not end by itself or was not started.
+        outcome: "passed" (it ended with 0), "failed", "timed-out", "not-started" (`output` says why), or "other-era":
+            it picks its own era, and ran in the run of the cell's other era.
+        output: The end of what it printed, masked.
+        transcripts: How many were written while it ran.
+    """
+
+    id: str
+    exit: int | None = None
+    outcome: Literal["passed", "failed", "timed-out", "not-started", "other-era"]
+    output: str = ""
+    transcripts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +385,7 @@ class RunRecord:
         cases: Names ("suite/case") of the cases that the run was to try.
         errors: {"kind", "message", "hint", "log"} each.
         command: What was started.
+        commands: What became of the selected commands of `[suites]`, in order.
     """
 
     key: RunKey
@@ -375,6 +401,7 @@ class RunRecord:
     cases: tuple[str, ...] = ()
     errors: tuple[Mapping[str, str], ...] = ()
     command: tuple[str, ...] = ()
+    commands: tuple[CommandRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,6 +509,7 @@ def record_from_json(data: Mapping[str, Any]) -> RunRecord:
     values = {item.name: data[item.name] for item in dataclasses.fields(RunRecord) if item.name in data}
     for name in ("cases", "errors", "command"):
         values[name] = tuple(values.get(name, ()))
+    values["commands"] = tuple(CommandRecord(**item) for item in values.get("commands", ()))
     key = RunKey(server=data["server"], backend=data["backend"], era=era, profile=data["profile"])
     return RunRecord(key=key, **values)
 

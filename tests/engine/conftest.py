@@ -153,6 +153,8 @@ def play(tmp_path, scope):
         built=None,
         probe=False,
         client=False,
+        commands=(),
+        elsewhere=(),
     ):
         profile = ProfileSpec(name="plain", elicit=elicit)
         project = ProjectSpec(
@@ -184,6 +186,7 @@ def play(tmp_path, scope):
             selected=tuple(f"suite/{case.id}" for _, case in made),
             fingerprint="f" * 16,
             client=client,
+            commands=tuple(commands),
         )
         record = await run_one(
             run,
@@ -195,11 +198,12 @@ def play(tmp_path, scope):
             evidence=tmp_path / "evidence",
             progress=Silent(),
             probe=probe,
+            elsewhere=elsewhere,
         )
         played = Played(record, (), run_folder(tmp_path / "evidence", run.key), run, project)
         found = read_evidence(tmp_path / "evidence", played.plan).found
         assert [item.record for item in found] == [record]
-        assert all(transcript.complete for transcript in found[0].transcripts)
+        assert all(item.complete for item in found[0].transcripts if not item.is_outside)
         assert left_of(scope) == []
         return Played(record, found[0].transcripts, Path(found[0].folder), run, project, found[0].client)
 

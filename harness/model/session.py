@@ -1,0 +1,108 @@
+"""What a child of a run is told about the run that stands: `session.json`, whose path is in ROLLCALL_SESSION.
+
+The engine writes it while commands run; a test suite's plugin and the recording proxy read it. It names secrets, so
+only its owner may read it, and it goes with the run's temporary folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from harness.model.plan import CALL_TIMEOUT_S, START_TIMEOUT_S, Elicit, RunKey
+
+__all__ = [
+    "SCHEMA",
+    "SESSION_VARIABLE",
+    "SessionProfile",
+    "SessionSpec",
+    "session_from_json",
+    "session_to_json",
+]
+
+SCHEMA = 1
+SESSION_VARIABLE = "ROLLCALL_SESSION"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionProfile:
+    """One profile of the project: how the client behaves in it."""
+
+    elicit: Elicit | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpec:
+    """The run that stands.
+
+    Attributes:
+        run: Which one it is.
+        project: The folder of harness.toml, absolute.
+        plan: Fingerprint of the run.
+        build: Fingerprint of the build.
+        evidence: The folder of the attempt, absolute: transcripts are written there.
+        began: The run's beginning by `time.monotonic()`; all processes of one host agree on it.
+        secrets: What is masked in everything that is written.
+        command: How the server is started, all placeholders expanded; `cwd` where, `env` with which variables: all that
+            it gets. A child that starts one gives it a HOME and a TMPDIR of its own.
+        url: Where the server is, for `transport` "http" where it stands already; else "".
+        values: Placeholder -> value: `backend.<role>.<output>`, `repo` and their kin.
+        allowed: "host:port" of everything that a server may be pointed at; `names` are the names that go for hosts, and
+            `folders` the folders in which files may lie that it is pointed at.
+        profiles: Of the project, by name.
+    """
+
+    run: RunKey
+    project: str
+    plan: str
+    build: str
+    evidence: str
+    began: float
+    secrets: tuple[str, ...] = ()
+    command: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    transport: Literal["stdio", "http"] = "stdio"
+    url: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    call_timeout_s: float = CALL_TIMEOUT_S
+    start_timeout_s: float = START_TIMEOUT_S
+    profiles: Mapping[str, SessionProfile] = field(default_factory=dict)
+
+
+def session_to_json(session: SessionSpec) -> str:
+    """The text of session.json."""
+    return json.dumps({"schema": SCHEMA, **dataclasses.asdict(session)}, ensure_ascii=False, indent=1) + "\n"
+
+
+def session_from_json(text: str | bytes) -> SessionSpec:
+    """What `session_to_json` wrote; keys that are not known are passed over.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        found = data.get("schema") if isinstance(data, dict) else None
+        raise ValueError(f"session.json has schema {found!r}, expected {SCHEMA}")
+    values: dict[str, Any] = {
+        item.name: tuple(data[item.name]) if isinstance(data[item.name], list) else data[item.name]
+        for item in dataclasses.fields(SessionSpec)
+        if item.name in data
+    }
+    try:
+        values["run"] = RunKey(**data["run"])
+        values["profiles"] = {
+            name: SessionProfile(elicit=item.get("elicit"), env=item.get("env", {}))
+            for name, item in data.get("profiles", {}).items()
+        }
+        return SessionSpec(**values)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"session.json cannot be read: {error}") from None
