@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import anyio
 
+from harness.engine.answers import Answers
 from harness.engine.build import Built
 from harness.engine.client import client_pass, load_client
 from harness.engine.container import ContainerRun, container_run
@@ -155,7 +156,7 @@ class _Bench:
         if why:
             recorder.add(Diagnostic, what="restarted", detail=why)
         self._session = WireSession(
-            self._stdio, era=self.run.key.era, elicit=self.run.profile.elicit, zero=self.count == 1
+            self._stdio, era=self.run.key.era, answers=Answers(self.run.profile), zero=self.count == 1
         )
         self.state.client_capabilities = self._session.client_capabilities
         await self._open()
@@ -425,7 +426,7 @@ async def _probe(bench: _Bench) -> None:
     except ServerError:
         return
     try:
-        session = WireSession(stdio, era=bench.run.key.era, elicit=bench.run.profile.elicit)
+        session = WireSession(stdio, era=bench.run.key.era, answers=Answers(bench.run.profile))
         await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
         method = "server/discover" if session.era == "modern" else "ping"
         wait_s, began = PROBE_WAIT_S, time.monotonic()

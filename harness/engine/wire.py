@@ -12,19 +12,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 
 from harness import __version__
-from harness.engine.forms import form_content
+from harness.engine.answers import Answers, Prompt, Question, Reply
 from harness.engine.stdio import PipeClosed, Stdio
 from harness.model.frame import message_in
 from harness.model.outcome import cut
-from harness.model.plan import Action, Elicit, Era
-from harness.model.transcript import Diagnostic, StepRef
+from harness.model.plan import Action, Era
+from harness.model.transcript import Diagnostic, Prompted, StepRef
 
 __all__ = [
     "DISCOVER_TIMEOUT_S",
@@ -46,13 +47,14 @@ MODERN_VERSION = "2026-07-28"
 DISCOVER_TIMEOUT_S = 10.0
 INPUT_ROUNDS = 10  # how often one request may come back for input
 MAX_PAGES = 500
+MAX_PROMPTS = 10_000
+MAX_SCHEMA_CHARS = 20_000  # of what is recorded of a prompt beside the line that it came in
 STATE_ONLY_WAIT_S = 0.1  # before the next round where the server wants nothing but time
 CLOSING_S = 0.25  # from the close of its stdin to the end of a process that ends
 MAX_CHILDREN = 5  # that are named
 FRAMED_WAIT_S = 1.0  # how long we wait on where stdout begins with a Content-Length header
 
 METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
 UNSUPPORTED_VERSION = -32022
 _META = "io.modelcontextprotocol/"
 _METHODS: Mapping[Action, tuple[str, str]] = {
@@ -121,19 +123,21 @@ class WireSession:
     """One session with one server process.
 
     Args:
-        elicit: How elicitations are answered; None declares no such capability.
+        answers: What is declared, and what the server gets where it asks for something; None: nothing at all.
         zero: Whether a request may have the id 0.
     Attributes:
         answered: Whether the server has answered any request.
         server_info: As it gave it.
         protocol: The version in force.
         capabilities: As the server declared them.
+        prompts: What the server asked for, with what it got, in order; the last MAX_PROMPTS of them.
     """
 
-    def __init__(self, stdio: Stdio, *, era: Era, elicit: Elicit | None, zero: bool = True) -> None:
+    def __init__(self, stdio: Stdio, *, era: Era, answers: Answers | None = None, zero: bool = True) -> None:
         self.era = era
-        self.elicit = elicit
-        self.client_capabilities: dict[str, Any] = {} if elicit is None else {"elicitation": {"form": {}}}
+        self.answers = answers or Answers()
+        self.client_capabilities: dict[str, Any] = self.answers.capabilities
+        self.prompts: deque[Prompt] = deque(maxlen=MAX_PROMPTS)
         self.answered = False
         self.server_info: Mapping[str, Any] = {}
         self.protocol = ""
@@ -146,6 +150,8 @@ class WireSession:
         self._launched: Mapping[int, str] = {}  # what there was of the server's children when the session began
         self._waiting: dict[int | str, asyncio.Future[Mapping[str, Any]]] = {}
         self._unanswered: dict[int | str, str] = {}  # id -> label; also those that we have given up
+        self._courses: dict[int | str, tuple[str, StepRef | None]] = {}  # label and step of each that is waited for
+        self._replies: set[asyncio.Task[None]] = set()  # answers to the server that somebody is still thinking about
         self._labels: tuple[str, ...] = ()
         self._last: str | None = None
         self._step: StepRef | None = None
@@ -272,6 +278,7 @@ class WireSession:
         self._labels = (*self._labels, label)
         self._step = step
         self._starts[key] = self._stdio.sent_bytes
+        self._courses[key] = (label, step)
         await self._send(key, line, label, step, number)
         timer = self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, timeout_s, step)
         try:
@@ -280,6 +287,7 @@ class WireSession:
             timer.cancel()
             self._waiting.pop(key, None)
             self._starts.pop(key, None)
+            self._courses.pop(key, None)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Sends a notification; a closed stdin is no error."""
@@ -329,7 +337,7 @@ class WireSession:
             result = message.get("result")
             if self.era != "modern" or not isinstance(result, Mapping) or result.get("resultType") != "input_required":
                 return Final(message=message, round=current)
-            answers, problem = self._input(result)
+            answers, problem = await self._input(result, label, step)
             if count == INPUT_ROUNDS:
                 problem = problem or f"input was required {INPUT_ROUNDS + 1} times"
             if problem:
@@ -419,30 +427,51 @@ class WireSession:
         return same if same in self._unanswered else None
 
     def _asked(self, message: Mapping[str, Any]) -> None:
-        method, params = message["method"], _mapping(message.get("params"))
-        if method == "ping":
-            answer: dict[str, Any] = {"result": {}}
-        elif method == "elicitation/create" and self.elicit is not None:
-            answer = self._elicited(params)
-        else:
-            answer = {"error": {"code": METHOD_NOT_FOUND, "message": f"the client has not declared {cut(str(method))}"}}
+        """A request that the server pushed."""
+        if message["method"] == "ping":
+            self._respond(message, {"result": {}})
+            return
+        label, step = next(iter(self._courses.values())) if len(self._courses) == 1 else ("", None)
+        question = _question(message["method"], message.get("params"), label, step)
+        reply = self.answers.answer(question)
+        if isinstance(reply, Reply):
+            self._replied(message, question, reply)
+            return
+        task = asyncio.ensure_future(self._replied_later(message, question, reply))
+        self._replies.add(task)
+        task.add_done_callback(self._replies.discard)
+
+    async def _replied_later(self, message: Mapping[str, Any], question: Question, reply: Awaitable[Reply]) -> None:
+        self._replied(message, question, await reply)
+
+    def _replied(self, message: Mapping[str, Any], question: Question, reply: Reply) -> None:
+        self._note(question, reply)
+        self._respond(message, reply.body)
+
+    def _respond(self, message: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         try:
             line = _encoded({"jsonrpc": "2.0", "id": message["id"], **answer})
         except ValueError:
             return
+        method = message["method"]
         self._send_quietly(line, f"answer to {self._masked(method) if isinstance(method, str) else '?'}"[:120])
 
-    def _elicited(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        assert self.elicit is not None
-        if params.get("mode", "form") != "form":
-            return {"error": {"code": INVALID_PARAMS, "message": "the client has declared form elicitation only"}}
-        result: dict[str, Any] = {"action": self.elicit}
-        if self.elicit == "accept":
-            result["content"] = form_content(params.get("requestedSchema"))
-        self._recorder.add(Diagnostic, what="elicited", detail=self.elicit, step=self._step)
-        return {"result": result}
+    def _note(self, question: Question, reply: Reply) -> None:
+        """Keeps and records a prompt with what it got."""
+        self.prompts.append(Prompt(question=question, reply=reply))
+        self._recorder.add(
+            Prompted,
+            method=question.method,
+            target=question.target,
+            message=str(self._masked(question.message))[:MAX_SCHEMA_CHARS],
+            mode=question.mode,
+            schema=_small(question.schema),
+            answer=_small(reply.body),
+            by=reply.by,
+            step=question.step,
+        )
 
-    def _input(self, result: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    async def _input(self, result: Mapping[str, Any], label: str, step: StepRef | None) -> tuple[dict[str, Any], str]:
         """Answers to all that an input_required result asks for, or why there are none."""
         asked = result.get("inputRequests")
         if asked is None:
@@ -450,15 +479,21 @@ class WireSession:
         if not isinstance(asked, Mapping) or (not asked and "requestState" not in result):
             return {}, "input is required, and neither inputRequests nor requestState say what"
         answers: dict[str, Any] = {}
+        problem = ""
         for key, request in asked.items():
-            method = request.get("method") if isinstance(request, Mapping) else None
-            if method != "elicitation/create" or self.elicit is None:
-                return {}, f"the server asks for {self._cut(str(method), 60)}, which the client has not declared"
-            answer = self._elicited(_mapping(request.get("params")))
-            if "error" in answer:
-                return {}, str(answer["error"]["message"])
-            answers[key] = answer["result"]
-        return answers, ""
+            wish = request if isinstance(request, Mapping) else {}
+            question = _question(wish.get("method"), wish.get("params"), label, step)
+            given = self.answers.answer(question)
+            reply = given if isinstance(given, Reply) else await given
+            self._note(question, reply)
+            if reply.error is None:
+                answers[key] = dict(reply.result or {})
+            elif reply.by == "nothing":
+                what = f"{self._cut(question.method, 60)}{f' of mode {question.mode}' if question.mode else ''}"
+                problem = problem or f"the server asks for {what}, which the client has not declared"
+            else:
+                problem = problem or f"the client refused what the server asks for: {reply.error['message']}"
+        return ({}, problem) if problem else (answers, "")
 
     # --- inside -------------------------------------------------------------------------------------
 
@@ -565,6 +600,18 @@ def _encoded(message: Mapping[str, Any]) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError:  # a lone surrogate can only be sent escaped
         return json.dumps(message, allow_nan=False).encode("ascii")
+
+
+def _question(method: Any, params: Any, label: str, step: StepRef | None) -> Question:
+    return Question(method=method if isinstance(method, str) else "?", params=_mapping(params), target=label, step=step)
+
+
+def _small(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The value if it can be kept with an event, else nothing: the line that holds it is kept anyway."""
+    try:
+        return value if len(_dump(value)) <= MAX_SCHEMA_CHARS else {}
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
