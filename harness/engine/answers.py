@@ -6,18 +6,30 @@ put a function of their own before the script.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import regex
 
 from harness.engine.forms import form_content
 from harness.model.outcome import MATCH_TIMEOUT_S, cut
+from harness.model.placeholders import expand, expand_all, names_in
 from harness.model.plan import AnswerSpec, ProfileSpec, SampleSpec
 from harness.model.transcript import StepRef
 
-__all__ = ["PLAIN", "Answers", "Hook", "Prompt", "Question", "Reply", "contains"]
+__all__ = [
+    "PLAIN",
+    "Answers",
+    "Hook",
+    "Prompt",
+    "Question",
+    "Reply",
+    "capabilities_of",
+    "contains",
+    "expanded_profile",
+    "placeholders_of",
+]
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
@@ -238,6 +250,42 @@ def capabilities_of(profile: ProfileSpec) -> dict[str, Any]:
     if profile.roots is not None:
         out["roots"] = {}
     return out
+
+
+def placeholders_of(profile: ProfileSpec) -> Iterator[str]:
+    """Names of the placeholders in what a profile answers."""
+    for answer in profile.answers:
+        yield from names_in(answer.content)
+    for sample in profile.sampling:
+        yield from names_in([sample.text, *sample.content])
+    for root in profile.roots or ():
+        yield from names_in([root.uri, root.name])
+
+
+def expanded_profile(profile: ProfileSpec, values: Mapping[str, Any]) -> ProfileSpec:
+    """The profile with the values of its placeholders in what it answers; the rest is as it was.
+
+    Raises:
+        UnknownPlaceholder: One has no value.
+    """
+    return replace(
+        profile,
+        answers=tuple(replace(item, content=expand_all(item.content, values)) for item in profile.answers),
+        sampling=tuple(
+            replace(
+                item,
+                text=None if item.text is None else expand(item.text, values),
+                content=tuple(expand_all(block, values) for block in item.content),
+            )
+            for item in profile.sampling
+        ),
+        roots=None
+        if profile.roots is None
+        else tuple(
+            replace(item, uri=expand(item.uri, values), name=None if item.name is None else expand(item.name, values))
+            for item in profile.roots
+        ),
+    )
 
 
 def contains(whole: Any, part: Any) -> bool:

@@ -14,6 +14,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,10 +34,12 @@ __all__ = [
     "INPUT_ROUNDS",
     "MAX_PAGES",
     "MODERN_VERSION",
+    "PROGRESS_TIMES",
     "Died",
     "Final",
     "Listing",
     "NotSpoken",
+    "Notice",
     "Refused",
     "TimedOut",
     "WireSession",
@@ -48,6 +51,8 @@ DISCOVER_TIMEOUT_S = 10.0
 INPUT_ROUNDS = 10  # how often one request may come back for input
 MAX_PAGES = 500
 MAX_PROMPTS = 10_000
+MAX_NOTICES = 10_000
+PROGRESS_TIMES = 10  # its time may a request take in all where progress gives it more
 MAX_SCHEMA_CHARS = 20_000  # of what is recorded of a prompt beside the line that it came in
 STATE_ONLY_WAIT_S = 0.1  # before the next round where the server wants nothing but time
 CLOSING_S = 0.25  # from the close of its stdin to the end of a process that ends
@@ -110,6 +115,29 @@ class Final:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A notification of the server's; `target` is the label of the one request that was under way, "" else."""
+
+    method: str
+    params: Mapping[str, Any]
+    target: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Clock:
+    """How long a request may take yet; each progress notification of its winds it up again, until `until`."""
+
+    key: int | str
+    method: str
+    label: str
+    timeout_s: float
+    step: StepRef | None
+    until: float
+    timer: asyncio.TimerHandle
+    best: float = float("-inf")
+
+
 @dataclass(slots=True, kw_only=True)
 class Listing:
     """All pages of a list; `problem` says why it is not all of it, "" if it is."""
@@ -131,6 +159,7 @@ class WireSession:
         protocol: The version in force.
         capabilities: As the server declared them.
         prompts: What the server asked for, with what it got, in order; the last MAX_PROMPTS of them.
+        notices: Its notifications, likewise.
     """
 
     def __init__(self, stdio: Stdio, *, era: Era, answers: Answers | None = None, zero: bool = True) -> None:
@@ -138,6 +167,7 @@ class WireSession:
         self.answers = answers or Answers()
         self.client_capabilities: dict[str, Any] = self.answers.capabilities
         self.prompts: deque[Prompt] = deque(maxlen=MAX_PROMPTS)
+        self.notices: deque[Notice] = deque(maxlen=MAX_NOTICES)
         self.answered = False
         self.server_info: Mapping[str, Any] = {}
         self.protocol = ""
@@ -151,6 +181,7 @@ class WireSession:
         self._waiting: dict[int | str, asyncio.Future[Mapping[str, Any]]] = {}
         self._unanswered: dict[int | str, str] = {}  # id -> label; also those that we have given up
         self._courses: dict[int | str, tuple[str, StepRef | None]] = {}  # label and step of each that is waited for
+        self._clocks: dict[int | str, _Clock] = {}  # by progress token
         self._replies: set[asyncio.Task[None]] = set()  # answers to the server that somebody is still thinking about
         self._labels: tuple[str, ...] = ()
         self._last: str | None = None
@@ -158,11 +189,13 @@ class WireSession:
         self._framed = asyncio.Event()
         client = {"name": "mcp-rollcall", "version": __version__}
         self._client = client
-        self._meta = {
+        self._meta: dict[str, Any] = {
             f"{_META}protocolVersion": MODERN_VERSION,
             f"{_META}clientInfo": client,
             f"{_META}clientCapabilities": self.client_capabilities,
         }
+        if self.answers.profile.log_level is not None:
+            self._meta[f"{_META}logLevel"] = self.answers.profile.log_level
         stdio.on_line = self._line
         stdio.on_dead = self._dead
         stdio.traffic = self._traffic
@@ -182,6 +215,7 @@ class WireSession:
             await self._discover(timeout_s)
         else:
             await self._initialize(timeout_s)
+            await self._ask_for_logs(timeout_s)
         self._launched = self._stdio.process.family()
 
     async def _initialize(self, timeout_s: float) -> None:
@@ -208,6 +242,13 @@ class WireSession:
                 f"speak in this era ({', '.join(HANDSHAKE_VERSIONS)}): the server was not tested"
             )
         self.notify("notifications/initialized")
+
+    async def _ask_for_logs(self, timeout_s: float) -> None:
+        """Sets the level of log notifications where they are wanted and offered; no answer is judged elsewhere."""
+        level = self.answers.profile.log_level
+        if level is not None and "logging" in self.capabilities:
+            with suppress(TimedOut):
+                await self.request("logging/setLevel", {"level": level}, label="logging/setLevel", timeout_s=timeout_s)
 
     async def _discover(self, timeout_s: float) -> None:
         message = await self._first("server/discover", {}, timeout_s)
@@ -252,9 +293,12 @@ class WireSession:
         timeout_s: float,
         step: StepRef | None = None,
         number: int = 1,
+        limit_s: float | None = None,
     ) -> Mapping[str, Any]:
         """Sends one request and gives the response object, whatever is in it.
 
+        Args:
+            limit_s: Progress is asked for, and gives the request its time again, up to so much in all.
         Raises:
             TimedOut: After `timeout_s`; the server was told by notifications/cancelled. At once, and without sending
                 anything, where that is not above zero.
@@ -266,9 +310,12 @@ class WireSession:
         if timeout_s <= 0:
             raise TimedOut(label, timeout_s, "")
         key = next(self._ids)
+        token = _token(key) if limit_s is not None else None
+        meta = self._meta if self.era == "modern" else {}
+        meta = meta if token is None else {**meta, "progressToken": token}
         body: dict[str, Any] = {"jsonrpc": "2.0", "id": key, "method": method}
-        if self.era == "modern":
-            body["params"] = {"_meta": self._meta, **(params or {})}
+        if meta:
+            body["params"] = {"_meta": meta, **(params or {})}
         elif params:
             body["params"] = params
         line = _encoded(body)
@@ -280,11 +327,23 @@ class WireSession:
         self._starts[key] = self._stdio.sent_bytes
         self._courses[key] = (label, step)
         await self._send(key, line, label, step, number)
-        timer = self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, timeout_s, step)
+        clock = _Clock(
+            key=key,
+            method=method,
+            label=label,
+            timeout_s=timeout_s,
+            step=step,
+            until=self._loop.time() + (limit_s or 0.0),
+            timer=self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, timeout_s, step),
+        )
+        if token is not None:
+            self._clocks[token] = clock
         try:
             return await future
         finally:
-            timer.cancel()
+            clock.timer.cancel()
+            if token is not None:
+                self._clocks.pop(token, None)
             self._waiting.pop(key, None)
             self._starts.pop(key, None)
             self._courses.pop(key, None)
@@ -309,12 +368,15 @@ class WireSession:
         deadline: float,
         step: StepRef | None = None,
         number: int = 1,
+        limit: float | None = None,
     ) -> Final:
         """One call, resource or prompt, with all rounds of input that the server asks for in the modern era.
 
         Args:
             deadline: By `time.monotonic()`, for all rounds together.
             number: Of its first request within the step, from 1.
+            limit: Where the profile asks for progress: how long that may put the deadline off; without it
+                PROGRESS_TIMES of what is left now.
         Raises:
             TimedOut, Died, ValueError: As `request`.
         """
@@ -324,12 +386,18 @@ class WireSession:
             params["arguments"] = arguments
         label = f"{method} {target}"
         more: Mapping[str, Any] = {}
+        began = time.monotonic()
+        whole = deadline - began
+        limit = began + PROGRESS_TIMES * whole if limit is None else limit
         for count in range(INPUT_ROUNDS + 1):
-            left = deadline - time.monotonic()
+            now = time.monotonic()
+            left, most = deadline - now, None
+            if self.answers.profile.progress:
+                left, most = min(whole, limit - now), limit - now
             current = number + count
             try:
                 message = await self.request(
-                    method, {**params, **more}, label=label, timeout_s=left, step=step, number=current
+                    method, {**params, **more}, label=label, timeout_s=left, step=step, number=current, limit_s=most
                 )
             except Died as error:
                 error.untouched = error.untouched and current == 1  # an earlier round was read
@@ -394,6 +462,8 @@ class WireSession:
         if "method" in message:
             if "id" in message:
                 self._asked(message)
+            else:
+                self._noticed(message)
         elif "result" in message or "error" in message:
             self._answer(message)
 
@@ -425,6 +495,24 @@ class WireSession:
         elif same.isascii() and same.isdigit() and len(same) < 10:
             same = int(same)
         return same if same in self._unanswered else None
+
+    def _noticed(self, message: Mapping[str, Any]) -> None:
+        """A notification; progress of a request that asked for it gives that its time again."""
+        method, params = message["method"], _mapping(message.get("params"))
+        target = next(iter(self._courses.values()))[0] if len(self._courses) == 1 else ""
+        self.notices.append(Notice(method=str(method), params=params, target=target))
+        token, progress = params.get("progressToken"), params.get("progress")
+        if method != "notifications/progress" or not isinstance(token, str | int) or isinstance(token, bool):
+            return
+        clock = self._clocks.get(token)
+        if clock is None or not isinstance(progress, int | float) or not progress > clock.best:
+            return
+        clock.best = progress
+        clock.timer.cancel()
+        left = max(0.0, min(clock.timeout_s, clock.until - self._loop.time()))
+        clock.timer = self._loop.call_later(
+            left, self._expire, clock.key, clock.method, clock.label, clock.timeout_s, clock.step
+        )
 
     def _asked(self, message: Mapping[str, Any]) -> None:
         """A request that the server pushed."""
@@ -592,6 +680,11 @@ def _ids(zero: bool) -> Iterator[int | str]:
     while True:
         yield number if number % 2 else str(number)
         number += 1
+
+
+def _token(key: int | str) -> int | str:
+    """A progress token that cannot be taken for the id of its request; strings and numbers by turns, too."""
+    return f"progress-{key}" if isinstance(key, int) else 100_000 + int(key)
 
 
 def _encoded(message: Mapping[str, Any]) -> bytes:

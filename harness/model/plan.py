@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CALL_TIMEOUT_S",
+    "ELICIT_MODES",
     "ERAS",
     "LOG_LEVELS",
     "START_TIMEOUT_S",
@@ -58,6 +59,7 @@ Era = Literal["handshake", "modern"]
 ERAS: tuple[Era, ...] = ("modern", "handshake")
 Elicit = Literal["accept", "decline", "cancel"]
 ElicitMode = Literal["form", "url"]
+ELICIT_MODES: tuple[ElicitMode, ...] = ("form", "url")
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)  # from the lowest
 Action = Literal["call", "read_resource", "get_prompt"]
@@ -254,7 +256,7 @@ class ProjectSpec:
     """One repository: everything that its harness.toml says, with the backends it names and its suites.
 
     `places` has the place of what an address may stand in: `("server", "command")`, `("server", "env", name)`,
-    `("profiles", profile, "env", name)`.
+    `("profiles", profile, "env", name)`, `("profiles", profile, "roots", index as text)`.
     """
 
     root: Path  # absolute; the folder of harness.toml
