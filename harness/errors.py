@@ -15,6 +15,7 @@ __all__ = [
     "BuildError",
     "CallError",
     "ConfigError",
+    "CoverageError",
     "ExpectedError",
     "HarnessError",
     "Interrupted",
@@ -22,6 +23,7 @@ __all__ = [
     "MisuseError",
     "NoAnswer",
     "NoToken",
+    "NotLoopback",
     "NothingSelected",
     "ServerClosed",
     "ServerDied",
@@ -183,6 +185,22 @@ class ServerDied(CallError):
     signal: int | None = None
     in_flight: tuple[str, ...] = ()
     orphans: tuple[str, ...] = ()
+
+
+class NotLoopback(AssertionError):
+    """An address or a URL that is not this machine's own, or that programs may read differently."""
+
+
+class CoverageError(AssertionError):
+    """What recorded calls and lists of tools do not show; one error with all of it.
+
+    Attributes:
+        findings: Each thing that is wrong, as reports have it.
+    """
+
+    def __init__(self, message: str, findings: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings
 
 
 class ServerClosed(CallError):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from pathlib import Path
@@ -26,27 +26,36 @@ from typing import Any, Self, TypeVar
 from anyio.from_thread import BlockingPortal, BlockingPortalProvider
 
 from harness import testing_async
+from harness.engine.answers import Question
 from harness.engine.cases import CaseHow
 from harness.engine.live import LiveServer, LiveSpec, open_live
 from harness.errors import (
     CallError,
+    ConfigError,
     ExpectedError,
     ListError,
     MisuseError,
     NoAnswer,
+    NotLoopback,
     NoToken,
     ServerClosed,
     ServerDied,
     ServerError,
+    StackError,
     ToolError,
 )
 from harness.model.live import Called, Ended, Notification, Prompt, Result
-from harness.model.plan import CALL_TIMEOUT_S, START_TIMEOUT_S, Elicit, Era
-from harness.testing_async import ExpectError, begin_case, end_case, make_spec
+from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, LogLevel, RootSpec, SampleSpec
+from harness.testing_async import begin_case, end_case
+from harness.testing_guards import WAIT_S, assert_loopback, assert_loopback_host
+from harness.testing_spec import AnswersArgument, ExpectError, client_of, make_spec
+from harness.testing_stack import AsyncStack, RuntimeChoice, start_stack
 
 __all__ = [
+    "AnswerSpec",
     "CallError",
     "Called",
+    "ConfigError",
     "Ended",
     "ExpectError",
     "ExpectedError",
@@ -54,17 +63,29 @@ __all__ = [
     "MisuseError",
     "NoAnswer",
     "NoToken",
+    "NotLoopback",
     "Notification",
     "Prompt",
+    "Question",
     "Result",
+    "RootSpec",
+    "SampleSpec",
     "Server",
     "ServerClosed",
     "ServerDied",
     "ServerError",
+    "Stack",
+    "StackError",
     "ToolError",
+    "assert_loopback",
+    "assert_loopback_host",
     "begin_case",
     "end_case",
+    "open_stack",
+    "start_live",
     "start_server",
+    "wait_for_http",
+    "wait_for_tcp",
 ]
 
 GIVE_UP_S = 30.0  # for the clean-up of what was interrupted; everything in it is bounded by less
@@ -93,14 +114,14 @@ class _Loop:
 
 
 class _Lease:
-    """The use of the loop by one server; the loop ends with the last of them."""
+    """The use of the loop by one server or stack; the loop ends with the last of them."""
 
     def __init__(self, loop: _Loop, portal: BlockingPortal) -> None:
         self._loop = loop
         self._portal = portal
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self.live: LiveServer | None = None
+        self.held: LiveServer | AsyncStack | None = None
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs something on the loop and waits for it; an interruption here ends it there, with its clean-up.
@@ -141,19 +162,21 @@ class _Lease:
                 ended.wait(GIVE_UP_S)
             raise
 
-    async def open(self, spec: LiveSpec) -> LiveServer:
-        self.live = await open_live(spec)
-        return self.live
+    async def open(self, start: Coroutine[Any, Any, LiveServer] | Coroutine[Any, Any, AsyncStack]) -> None:
+        """Holds what is started: also where nobody waits for it any more."""
+        self.held = await start
 
     def close(self, how: CaseHow | None = None, *, hurry: bool = False) -> None:
-        """Closes the server, if there is one, and gives the loop back; a second call does nothing."""
-        live = self.live
+        """Closes what is held, if there is anything, and gives the loop back; a second call does nothing."""
+        held = self.held
         with self._lock:
             if os.getpid() != self._pid or self not in self._loop.leases:
                 return
             try:
-                if live is not None:
-                    self.do(lambda: live.close(how=how, hurry=hurry))
+                if isinstance(held, LiveServer):
+                    self.do(lambda: held.close(how=how, hurry=hurry))
+                elif held is not None:
+                    self.do(held.close)
             finally:
                 self._loop.end(self)
 
@@ -176,10 +199,10 @@ class Server:
     """
 
     def __init__(self, lease: _Lease) -> None:
-        assert lease.live is not None
+        assert isinstance(lease.held, LiveServer)
         self._lease = lease
-        self._live = lease.live
-        self._server = testing_async.Server(lease.live)
+        self._live = lease.held
+        self._server = testing_async.Server(lease.held)
 
     def call(
         self,
@@ -340,33 +363,52 @@ class Server:
 
 
 def start_server(
-    command: str | Sequence[str] | None = None,
+    command: str | Sequence[str | os.PathLike[str]] | None = None,
     *,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
-    era: Era | None = None,
-    elicit: Elicit | None = None,
+    stack: Stack | None = None,
     allow: Sequence[str] = (),
+    era: Era | None = None,
+    profile: str | None = None,
+    elicit: Elicit | None = None,
+    answers: AnswersArgument = None,
+    elicit_modes: Sequence[ElicitMode] = ("form",),
+    sampling: Sequence[SampleSpec | Mapping[str, Any]] = (),
+    roots: Sequence[RootSpec | Mapping[str, Any] | str] | None = None,
+    log_level: LogLevel | None = None,
+    progress: bool = False,
     reads_dotenv: bool = True,
-    call_timeout_s: float = CALL_TIMEOUT_S,
-    start_timeout_s: float = START_TIMEOUT_S,
+    call_timeout_s: float | None = None,
+    start_timeout_s: float | None = None,
     evidence: str | os.PathLike[str] | None = None,
     began: float | None = None,
     name: str = "",
 ) -> Server:
-    """Starts a server and begins a session with it; see `harness.testing_async.start_server`.
+    """Starts a server and begins a session with it; `harness.testing_async.start_server` says what the arguments mean.
 
     Raises:
         ServerError: It gave no first answer; the error has its exit code, stderr and the command.
-        ConfigError: It is pointed at something that is not its own stack.
+        ConfigError: It is pointed at something that is not its own stack, or an argument cannot be used.
     """
+    client = client_of(
+        elicit=elicit,
+        answers=answers,
+        elicit_modes=elicit_modes,
+        sampling=sampling,
+        roots=roots,
+        log_level=log_level,
+        progress=progress,
+    )
     spec = make_spec(
         command,
         cwd=cwd,
         env=env,
-        era=era,
-        elicit=elicit,
+        stack=stack,
         allow=allow,
+        era=era,
+        profile=profile,
+        client=client,
         reads_dotenv=reads_dotenv,
         call_timeout_s=call_timeout_s,
         start_timeout_s=start_timeout_s,
@@ -381,8 +423,123 @@ def start_live(spec: LiveSpec) -> Server:
     """As `start_server`, for whoever has the whole of what it makes of its arguments."""
     lease = _loop.lease()
     try:
-        lease.do(lambda: lease.open(spec))
+        lease.do(lambda: lease.open(open_live(spec)))
         return Server(lease)
     except BaseException:
         lease.close(hurry=True)
         raise
+
+
+class Stack(Mapping[str, str]):
+    """Backends that stand, as a mapping of their outputs: `stack["redis.url"]`; made by `open_stack`.
+
+    Attributes:
+        addresses: Every (host, port) that was handed out: a server may be pointed at these and no others.
+        names: Of services inside the stack.
+        secrets: What is masked in everything that is recorded of a server with `stack=`.
+        versions: "redis@8" -> the version that it reports itself, "" if it does not.
+        runtime: "docker" or "process".
+    """
+
+    def __init__(self, lease: _Lease) -> None:
+        assert isinstance(lease.held, AsyncStack)
+        self._lease = lease
+        self._stack = lease.held
+        self.addresses = self._stack.addresses
+        self.names = self._stack.names
+        self.secrets = self._stack.secrets
+        self.versions = self._stack.versions
+        self.runtime = self._stack.runtime
+
+    def __getitem__(self, name: str) -> str:
+        return self._stack[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stack)
+
+    def __len__(self) -> int:
+        return len(self._stack)
+
+    def logs(self) -> Mapping[str, str]:
+        """The logs of its services at this moment, masked, by name."""
+        return self._lease.do(self._stack.logs)
+
+    def close(self) -> None:
+        """Takes it down, whatever comes; a second call does nothing more.
+
+        Raises:
+            StackError: Something could not be removed.
+        """
+        self._lease.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lease.close()
+
+    def __repr__(self) -> str:
+        return repr(self._stack)
+
+
+def open_stack(
+    *backends: str,
+    project: str | os.PathLike[str] | None = None,
+    versions: Mapping[str, str] | None = None,
+    runtime: RuntimeChoice = "auto",
+) -> Stack:
+    """Stands up backends; `harness.testing_async.open_stack` says what the arguments mean.
+
+    Raises:
+        StackError: One could not be stood up; what was is down again.
+        ConfigError: There is no such backend or version, or the project has problems.
+    """
+    lease = _loop.lease()
+    try:
+        lease.do(lambda: lease.open(start_stack(backends, project=project, versions=versions, runtime=runtime)))
+        return Stack(lease)
+    except BaseException:
+        lease.close(hurry=True)
+        raise
+
+
+def wait_for_http(
+    url: str, *, status: Sequence[int] | None = None, body: str | None = None, timeout_s: float = WAIT_S
+) -> None:
+    """Waits until an HTTP server on this machine has answered well twice in a row.
+
+    Args:
+        url: `http://127.0.0.1:PORT/…`; redirects are not followed, and no proxy is asked.
+        status: What is a good answer; without it any below 500.
+        body: What the answer must contain.
+    Raises:
+        NotLoopback: The URL leads elsewhere.
+        StackError: The time is over; what was seen last is in the message.
+    """
+    _once(lambda: testing_async.wait_for_http(url, status=status, body=body, timeout_s=timeout_s))
+
+
+def wait_for_tcp(
+    host: str, port: int, *, send: bytes = b"", expect: bytes | None = None, timeout_s: float = WAIT_S
+) -> None:
+    """Waits until something on this machine has taken a connection, and said what it should, twice in a row.
+
+    Args:
+        send: What is sent first.
+        expect: What must come, such as `b"* OK"` of IMAP or `b"220"` of SMTP; without it a connection that stays open
+            for a moment is enough.
+    Raises:
+        NotLoopback: The host is another machine's.
+        StackError: The time is over; what was seen last is in the message.
+    """
+    _once(lambda: testing_async.wait_for_tcp(host, port, send=send, expect=expect, timeout_s=timeout_s))
+
+
+def _once(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    lease = _loop.lease()
+    try:
+        return lease.do(work)
+    finally:
+        lease.close()

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import shlex
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from harness.engine.answers import Question
 from harness.engine.cases import begin_case, end_case
-from harness.engine.guard import is_loopback
 from harness.engine.live import LiveServer, LiveSpec, open_live
 from harness.errors import (
     CallError,
@@ -31,18 +29,26 @@ from harness.errors import (
     ListError,
     MisuseError,
     NoAnswer,
+    NotLoopback,
     NoToken,
     ServerClosed,
     ServerDied,
     ServerError,
+    StackError,
     ToolError,
 )
 from harness.model.live import Called, Ended, Notification, Prompt, Result
-from harness.model.plan import CALL_TIMEOUT_S, START_TIMEOUT_S, Elicit, Era, ExpectSpec
+from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, LogLevel, RootSpec, SampleSpec
+from harness.testing_guards import assert_loopback, assert_loopback_host, wait_for_http_async, wait_for_tcp_async
+from harness.testing_spec import AnswersArgument, ExpectError, client_of, expected, make_spec
+from harness.testing_stack import AsyncStack as Stack
+from harness.testing_stack import RuntimeChoice, StackStarting, start_stack
 
 __all__ = [
+    "AnswerSpec",
     "CallError",
     "Called",
+    "ConfigError",
     "Ended",
     "ExpectError",
     "ExpectedError",
@@ -50,21 +56,32 @@ __all__ = [
     "MisuseError",
     "NoAnswer",
     "NoToken",
+    "NotLoopback",
     "Notification",
     "Prompt",
+    "Question",
     "Result",
+    "RootSpec",
+    "SampleSpec",
     "Server",
     "ServerClosed",
     "ServerDied",
     "ServerError",
+    "Stack",
+    "StackError",
+    "StackStarting",
     "Starting",
     "ToolError",
+    "assert_loopback",
+    "assert_loopback_host",
     "begin_case",
     "end_case",
+    "open_stack",
+    "start_live",
     "start_server",
+    "wait_for_http",
+    "wait_for_tcp",
 ]
-
-ExpectError = bool | str | re.Pattern[str] | None
 
 
 class Server:
@@ -100,7 +117,7 @@ class Server:
             ServerDied: The server ended, or closed its pipes; the error has exit code and stderr.
         """
         return await self._live.step(
-            "call", tool, arguments, expect=_expected(expect_error), timeout_s=timeout_s, unlisted=unlisted
+            "call", tool, arguments, expect=expected(expect_error), timeout_s=timeout_s, unlisted=unlisted
         )
 
     async def raw(
@@ -134,14 +151,14 @@ class Server:
             NoToken: The first answer holds none.
             ToolError, ExpectedError, NoAnswer, ServerDied: As `call`, of the second answer.
         """
-        expect = _expected(expect_error)
+        expect = expected(expect_error)
         return await self._live.step("call", tool, arguments, expect=expect, confirm=True, timeout_s=timeout_s)
 
     async def read_resource(
         self, uri: str, *, expect_error: ExpectError = None, timeout_s: float | None = None
     ) -> Result:
         """Reads a resource; as `call`."""
-        return await self._live.step("read_resource", uri, expect=_expected(expect_error), timeout_s=timeout_s)
+        return await self._live.step("read_resource", uri, expect=expected(expect_error), timeout_s=timeout_s)
 
     async def get_prompt(
         self,
@@ -152,7 +169,7 @@ class Server:
         timeout_s: float | None = None,
     ) -> Result:
         """Gets a prompt; as `call`."""
-        expect = _expected(expect_error)
+        expect = expected(expect_error)
         return await self._live.step("get_prompt", name, arguments, expect=expect, timeout_s=timeout_s)
 
     async def request(
@@ -188,7 +205,7 @@ class Server:
     @property
     def prompts(self) -> tuple[Prompt, ...]:
         """What the server asked of the user so far (elicitations), oldest first."""
-        return tuple(self._live.prompts.copy())
+        return self._live.prompts
 
     @property
     def called(self) -> tuple[Called, ...]:
@@ -198,7 +215,7 @@ class Server:
     @property
     def notifications(self) -> tuple[Notification, ...]:
         """Every notification so far (log messages, progress, changes of lists), oldest first."""
-        return tuple(self._live.notifications.copy())
+        return self._live.notifications
 
     def stderr(self) -> str:
         """The tail of its stderr so far, masked."""
@@ -293,45 +310,78 @@ class Starting(Awaitable[Server]):
 
 
 def start_server(
-    command: str | Sequence[str] | None = None,
+    command: str | Sequence[str | os.PathLike[str]] | None = None,
     *,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
-    era: Era | None = None,
-    elicit: Elicit | None = None,
+    stack: Stack | None = None,
     allow: Sequence[str] = (),
+    era: Era | None = None,
+    profile: str | None = None,
+    elicit: Elicit | None = None,
+    answers: AnswersArgument = None,
+    elicit_modes: Sequence[ElicitMode] = ("form",),
+    sampling: Sequence[SampleSpec | Mapping[str, Any]] = (),
+    roots: Sequence[RootSpec | Mapping[str, Any] | str] | None = None,
+    log_level: LogLevel | None = None,
+    progress: bool = False,
     reads_dotenv: bool = True,
-    call_timeout_s: float = CALL_TIMEOUT_S,
-    start_timeout_s: float = START_TIMEOUT_S,
+    call_timeout_s: float | None = None,
+    start_timeout_s: float | None = None,
     evidence: str | os.PathLike[str] | None = None,
     began: float | None = None,
     name: str = "",
 ) -> Starting:
     """Starts a server and begins a session with it.
 
+    Without a command it is the server of the run that stands around this process: in the tests that `[suites] pytest`
+    names. Its stack, environment, era and evidence are then that run's.
+
     Args:
         command: The program and its arguments, or a text that is split as a shell would; no shell is run.
         cwd: Its working folder; the present one without it.
         env: Its ENTIRE environment besides the base list (PATH, a fresh HOME and TMPDIR, LANG …).
-        era: None: whatever it speaks; the first start of a command probes it.
+        stack: The stack that it may be pointed at; its secrets are masked.
+        allow: Further addresses "127.0.0.1:port", which your test has opened, and to which it may be pointed.
+        era: "handshake" or "modern"; None: whatever it speaks. The first start of a command probes that.
+        profile: Within a run: another profile of harness.toml.
         elicit: How elicitations are answered; None declares no such capability.
-        allow: Addresses "127.0.0.1:port" that your test has opened, and to which the server may be pointed.
+        answers: Scripted answers, in the words of `[[profiles.NAME.answers]]` in harness.toml; or a function that gets
+            the `Question` and gives the result, or None for what `elicit` says. What it raises, the call raises.
+        elicit_modes: Which modes are declared.
+        sampling: Scripted answers of a model, in the words of harness.toml; without any none is declared.
+        roots: `file://` URIs of folders that the client says the server may work in; None declares none.
+        log_level: From which level on log notifications are asked for.
+        progress: Ask for progress; each notification of it gives its call the whole time again.
         reads_dotenv: False if it reads no `.env` file by itself; else those in and above `cwd` are judged too.
+        call_timeout_s: For calls that say nothing themselves (30).
+        start_timeout_s: For the first answer (60).
         evidence: The folder of an attempt, where the transcript goes; else it is gone when the server is closed.
         began: The beginning of the run by `time.monotonic()`, from which times in the transcript count.
-        name: How errors call it.
+        name: How errors and checks call it.
     Raises:
         ServerError: It gave no first answer; the error has its exit code, stderr and the command.
-        ConfigError: It is pointed at something that is not its own stack.
+        ConfigError: It is pointed at something that is not its own stack, or an argument cannot be used.
         MisuseError: No asyncio event loop runs.
     """
+    client = client_of(
+        elicit=elicit,
+        answers=answers,
+        elicit_modes=elicit_modes,
+        sampling=sampling,
+        roots=roots,
+        log_level=log_level,
+        progress=progress,
+    )
     spec = make_spec(
         command,
         cwd=cwd,
         env=env,
-        era=era,
-        elicit=elicit,
+        stack=stack,
         allow=allow,
+        era=era,
+        profile=profile,
+        client=client,
         reads_dotenv=reads_dotenv,
         call_timeout_s=call_timeout_s,
         start_timeout_s=start_timeout_s,
@@ -339,81 +389,41 @@ def start_server(
         began=began,
         name=name,
     )
+    return start_live(spec)
+
+
+def start_live(spec: LiveSpec) -> Starting:
+    """As `start_server`, for whoever has the whole of what it makes of its arguments."""
     return Starting(lambda: open_live(spec))
 
 
-def make_spec(
-    command: str | Sequence[str] | None,
-    *,
-    cwd: str | os.PathLike[str] | None,
-    env: Mapping[str, str] | None,
-    era: Era | None,
-    elicit: Elicit | None,
-    allow: Sequence[str],
-    reads_dotenv: bool,
-    call_timeout_s: float,
-    start_timeout_s: float,
-    evidence: str | os.PathLike[str] | None,
-    began: float | None,
-    name: str,
-) -> LiveSpec:
-    """What both doors make of the arguments of `start_server`.
+def open_stack(
+    *backends: str,
+    project: str | os.PathLike[str] | None = None,
+    versions: Mapping[str, str] | None = None,
+    runtime: RuntimeChoice = "auto",
+) -> StackStarting:
+    """Stands up backends, each new and on ports of its own on 127.0.0.1, and takes them down at the end.
 
+    Args:
+        backends: Names of shipped backends, or of those in `backends/` here: "redis", "redis@8".
+        project: harness.toml, or its folder: the backends of its roles; `backends` then chooses among them.
+        versions: Name of a backend -> version, for those without "@".
+        runtime: "docker", "process" (the embedded form), or "auto": Docker where it can be used.
     Raises:
-        ConfigError: They cannot be used.
+        StackError: One could not be stood up; what was is down again.
+        ConfigError: There is no such backend or version, or the project has problems.
     """
-    if command is None:
-        raise ConfigError("start_server was given no command, and no run stands around it (ROLLCALL_SESSION)")
-    argv = tuple(shlex.split(command)) if isinstance(command, str) else tuple(map(os.fspath, command))
-    if not argv or not argv[0]:
-        raise ConfigError("start_server was given an empty command")
-    if era not in (None, "handshake", "modern"):
-        raise ConfigError(f"era is {era!r}; it can be 'handshake', 'modern', or None for whatever the server speaks")
-    return LiveSpec(
-        argv=argv,
-        name=name,
-        cwd=Path(cwd or ".").resolve(),
-        env=dict(env or {}),
-        era=era,
-        elicit=elicit,
-        allowed=tuple(_address(text) for text in allow),
-        reads_dotenv=reads_dotenv,
-        call_timeout_s=call_timeout_s,
-        start_timeout_s=start_timeout_s,
-        evidence=None if evidence is None else Path(evidence).resolve(),
-        began=began,
-    )
+
+    async def start() -> Stack:
+        _refuse_other_loops()
+        return await start_stack(backends, project=project, versions=versions, runtime=runtime)
+
+    return StackStarting(start)
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not is_loopback(host) or not port.isascii() or not port.isdigit():
-        raise ConfigError(f"allow={text!r}: write an address of this machine, such as 127.0.0.1:8080")
-    return host, int(port)
-
-
-def _expected(expect_error: ExpectError) -> ExpectSpec:
-    match expect_error:
-        case None | False:
-            return ExpectSpec(is_error=False)
-        case True:
-            return ExpectSpec(is_error=True)
-        case str():
-            if not expect_error:
-                raise MisuseError("expect_error is an empty text, which every error holds; write True, or what it says")
-            return ExpectSpec(is_error=True, text_contains=(expect_error,))
-        case re.Pattern():
-            return ExpectSpec(is_error=True, text_matches=_inline(expect_error))
-    raise MisuseError(f"expect_error is {expect_error!r}; it can be True, a text, or a compiled pattern of text")
-
-
-def _inline(pattern: re.Pattern[str]) -> str:
-    """The pattern with its flags written into it, as suites have them."""
-    if not isinstance(pattern.pattern, str):
-        raise MisuseError("expect_error is a pattern of bytes; answers are text")
-    flags = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "a": re.ASCII}
-    letters = "".join(letter for letter, flag in flags.items() if pattern.flags & flag)
-    return f"(?{letters}){pattern.pattern}" if letters else pattern.pattern
+wait_for_http = wait_for_http_async
+wait_for_tcp = wait_for_tcp_async
 
 
 def _refuse_other_loops() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from harness.config.problems import Path, Problem, did_you_mean, quoted
 from harness.config.toml import Document
 from harness.config.validate import check, other_version
-from harness.config.values import bad_pattern, fold, items, table, text, texts, unknown_placeholders
+from harness.config.values import BACKSLASH, bad_pattern, fold, items, table, text, texts, unknown_placeholders
 from harness.model.bounded import BudgetExceeded, validate
 from harness.model.plan import Action, CaptureSpec, CaseSpec, EventuallySpec, ExpectSpec, StepSpec, SuiteSpec
 
@@ -105,8 +105,7 @@ def _step_problems(
         patterns.append(((*path, "capture", name, "matches"), table(value).get("matches")))
     for where, pattern in patterns:
         if isinstance(pattern, str) and (wrong := bad_pattern(pattern)):
-            hint = "use single quotes, so that a backslash is one: '\\d+'" if "\\" in pattern else ""
-            yield document.problem(where, wrong, hint)
+            yield document.problem(where, wrong, BACKSLASH if "\\" in pattern else "")
     if isinstance(expect.get("schema"), dict) and not _is_schema(expect["schema"]):
         yield document.problem((*path, "expect", "schema"), "this is no valid JSON Schema (2020-12)")
 

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,8 @@ from typing import Any, NoReturn, TypeVar
 import anyio
 import regex
 
+from harness.engine.answers import PLAIN, Answers, Hook
+from harness.engine.answers import Prompt as Seen
 from harness.engine.cases import CaseHow, LiveCase, current_case, on_end
 from harness.engine.container import container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
@@ -48,10 +50,9 @@ from harness.errors import (
     ServerError,
     ToolError,
 )
-from harness.model.frame import message_in
 from harness.model.live import Called, Ended, Notification, Prompt, Result, result_of
 from harness.model.outcome import Answer, answer_of, cut, cut_json, expect_to_json, looks_like_an_error, mismatches
-from harness.model.plan import CALL_TIMEOUT_S, ERAS, START_TIMEOUT_S, Action, Elicit, Era, ExpectSpec
+from harness.model.plan import CALL_TIMEOUT_S, ERAS, START_TIMEOUT_S, Action, Elicit, Era, ExpectSpec, ProfileSpec
 from harness.model.transcript import (
     BODIES_DIR,
     OUTSIDE,
@@ -63,9 +64,9 @@ from harness.model.transcript import (
     StepStarted,
 )
 
-__all__ = ["KEPT", "LiveServer", "LiveSpec", "open_live", "outside_name"]
+__all__ = ["KEPT", "LiveServer", "LiveSpec", "open_live", "outside_name", "to_the_end"]
 
-KEPT = 10_000  # calls, prompts and notifications that are remembered, each
+KEPT = 10_000  # calls that are remembered
 RECENT_LINES = 5
 STDERR_LINES = 20
 T = TypeVar("T")
@@ -81,6 +82,9 @@ class LiveSpec:
         ready_env: Its whole environment as the engine of a run that stands gives it; `env` comes on top.
         era: None: whatever it speaks, which is probed.
         tried: Whether the era is only tried: a server that does not speak it is no error, and leaves no transcript.
+        elicit: How elicitations are answered, where the profile does not say.
+        profile: What the client declares and answers.
+        hook: Asked before the profile's answers.
         evidence: The folder of the transcript; None: one that goes when the server is closed.
         began: The run's beginning by `time.monotonic()`; None: now.
         allowed: Every (host, port) to which it may be pointed; `names` are services inside the stack.
@@ -96,6 +100,8 @@ class LiveSpec:
     era: Era | None = None
     tried: bool = False
     elicit: Elicit | None = None
+    profile: ProfileSpec = PLAIN
+    hook: Hook | None = None
     evidence: Path | None = None
     began: float | None = None
     allowed: tuple[tuple[str, int], ...] = ()
@@ -106,6 +112,13 @@ class LiveSpec:
     secrets: tuple[str, ...] = ()
     call_timeout_s: float = CALL_TIMEOUT_S
     start_timeout_s: float = START_TIMEOUT_S
+
+    def answers(self) -> Answers:
+        """What the client declares and answers, for a new session."""
+        profile = self.profile
+        if not profile.elicits and (self.elicit is not None or self.hook is not None):
+            profile = replace(profile, elicit=self.elicit or "decline")
+        return Answers(profile, hook=self.hook)
 
 
 def outside_name(driver: str = "pytest") -> str:
@@ -118,16 +131,14 @@ class LiveServer:
 
     Attributes:
         transcript: The file in which everything is recorded.
-        prompts, called, notifications: What there was so far, oldest first, the last KEPT of each.
+        called: The calls so far, oldest first, the last KEPT of them.
         timed_out: Whether any request had no answer in time.
     """
 
     def __init__(self, spec: LiveSpec, stdio: Stdio, session: WireSession, *, masker: Masker) -> None:
         self.spec = spec
         self.transcript = stdio.recorder.path
-        self.prompts: deque[Prompt] = deque(maxlen=KEPT)
         self.called: deque[Called] = deque(maxlen=KEPT)
-        self.notifications: deque[Notification] = deque(maxlen=KEPT)
         self.timed_out = False
         self._stdio = stdio
         self._session = session
@@ -273,6 +284,10 @@ class LiveServer:
         except ValueError as error:
             became("failed", "unresolved", f"the arguments are no JSON: {error}")
             raise MisuseError(f"{target}: the arguments are no JSON: {error}") from None
+        if self._session.answers.failures:
+            failure = self._session.answers.failures.pop(0)
+            became("failed", "answered", f"the answering function raised {type(failure).__name__}")
+            raise failure
         if final is None:
             became("failed", "no-token", 'the first answer holds no confirm_token="…"')
             raise self._no_token(target, arguments)
@@ -357,6 +372,7 @@ class LiveServer:
         if case is not self._case:
             self._leave_case()
             self._case = case
+            self._session.answers.begin()
             self._write(CaseStarted, suite=case.suite, case=case.case)
         return case
 
@@ -383,40 +399,19 @@ class LiveServer:
 
     def _seen(self, line: bytes) -> None:
         self._recent.append(line[:4096])
-        if b'"method"' in line or b"input_required" in line:
-            self._look(line)
         self._line(line)
 
-    def _look(self, line: bytes) -> None:
-        message = message_in(line)
-        if message is None:
-            return
-        params = message.get("params")
-        params = params if isinstance(params, Mapping) else {}
-        if message.get("method") == "elicitation/create":
-            self._asked(params)
-        elif "method" in message and "id" not in message:
-            self.notifications.append(
-                Notification(method=str(message["method"]), params=params, in_flight=self.in_flight())
-            )
-        result = message.get("result")
-        asked = result.get("inputRequests") if isinstance(result, Mapping) else None
-        for request in asked.values() if isinstance(asked, Mapping) else ():
-            if isinstance(request, Mapping) and request.get("method") == "elicitation/create":
-                inner = request.get("params")
-                self._asked(inner if isinstance(inner, Mapping) else {})
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """What the server asked for so far, of the user or of a model, and what it got."""
+        return tuple(_prompt(item) for item in self._session.prompts.copy() if item.question.method != "roots/list")
 
-    def _asked(self, params: Mapping[str, Any]) -> None:
-        labels = [label.partition(" ")[2] for label in self.in_flight() if label.startswith("tools/call ")]
-        schema = params.get("requestedSchema")
-        self.prompts.append(
-            Prompt(
-                message=str(params.get("message", "")),
-                mode=str(params.get("mode", "form")),
-                schema=schema if isinstance(schema, Mapping) else None,
-                action=self.spec.elicit or "",
-                tool=labels[0] if len(labels) == 1 else "",
-            )
+    @property
+    def notifications(self) -> tuple[Notification, ...]:
+        """Its notifications so far."""
+        return tuple(
+            Notification(method=item.method, params=item.params, tool=_tool(item.target))
+            for item in self._session.notices.copy()
         )
 
     # --- faults -------------------------------------------------------------------------------------
@@ -468,7 +463,7 @@ class LiveServer:
     def _no_token(self, target: str, arguments: Mapping[str, Any]) -> CallError:
         why = (
             "the client declares elicitation, so the server asks by that and gives no token: start it without elicit"
-            if self.spec.elicit is not None
+            if "elicitation" in self._session.client_capabilities
             else "the first answer is the last line of the transcript"
         )
         return self._failed(
@@ -552,7 +547,7 @@ class LiveServer:
             self._leave_case(how)
             self._over = True
             self._stopping = asyncio.ensure_future(self._stdio.stop(hurry=hurry))
-        await _to_the_end(self._stopping)
+        await to_the_end(self._stopping)
 
     def abandon(self) -> None:
         """The last resort, where its event loop is gone: kills it and all that it started, and removes what is ours."""
@@ -561,7 +556,7 @@ class LiveServer:
         self._resources.close()
 
 
-async def _to_the_end(work: asyncio.Future[T]) -> T:
+async def to_the_end(work: asyncio.Future[T]) -> T:
     """Waits for something that must not be cut short, by no kind of cancellation; that is raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
@@ -586,6 +581,26 @@ def _abandon_all() -> None:
     for server in tuple(_open):
         with suppress(Exception):
             server.abandon()
+
+
+def _tool(label: str) -> str:
+    return label.partition(" ")[2]
+
+
+def _prompt(seen: Seen) -> Prompt:
+    question, reply = seen.question, seen.reply
+    result = reply.result if reply.result is not None else {}
+    content = result.get("content")
+    return Prompt(
+        message=question.message,
+        method=question.method,
+        mode=question.mode,
+        schema=question.schema or None,
+        action=str(result.get("action", "")),
+        content=content if isinstance(content, Mapping) else None,
+        tool=question.subject,
+        by=reply.by,
+    )
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -686,16 +701,16 @@ class _Opening:
             )
         )
         try:
-            stdio = await _to_the_end(opening)
+            stdio = await to_the_end(opening)
         except BaseException:
             if not opening.cancelled() and opening.exception() is None:
-                await _to_the_end(asyncio.ensure_future(opening.result().stop(hurry=True)))
+                await to_the_end(asyncio.ensure_future(opening.result().stop(hurry=True)))
             recorder.close()
             path.unlink(missing_ok=True)
             raise
         if container is not None:
             stdio.leftovers = partial(container.remove, env=env, cwd=spec.cwd)
-        session = WireSession(stdio, era=era, elicit=spec.elicit, zero=False)
+        session = WireSession(stdio, era=era, answers=spec.answers(), zero=False)
         discovering = probing and era == "modern"
         timeout_s = min(spec.start_timeout_s, DISCOVER_TIMEOUT_S) if discovering else spec.start_timeout_s
         try:
@@ -708,7 +723,7 @@ class _Opening:
                 raise NotSpoken(str(error)) from None
             raise await self._error(stdio, session, era, error, env) from None
         except BaseException:
-            await _to_the_end(asyncio.ensure_future(stdio.stop(hurry=True)))
+            await to_the_end(asyncio.ensure_future(stdio.stop(hurry=True)))
             raise
         return LiveServer(spec, stdio, session, masker=self.masker)
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import anyio
 
+from harness.engine.answers import Answers, expanded_profile, placeholders_of
 from harness.engine.build import Built
 from harness.engine.client import client_pass, load_client
 from harness.engine.commands import CommandBench, run_commands
@@ -22,7 +23,7 @@ from harness.engine.container import ContainerRun, container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, EvidenceLost
-from harness.engine.guard import check_targets
+from harness.engine.guard import check_roots, check_targets
 from harness.engine.mask import Masker, is_secret_name
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
@@ -79,6 +80,7 @@ class _Start:
     env: Mapping[str, str]
     marker: str
     container: ContainerRun | None
+    profile: ProfileSpec  # what the client answers, without placeholders
 
     async def open(self, recorder: Recorder, server: str) -> Stdio:
         """A server process as `spawn` starts it; where none starts, the transcript is closed, and gone if empty.
@@ -158,7 +160,7 @@ class _Bench:
         if why:
             recorder.add(Diagnostic, what="restarted", detail=why)
         self._session = WireSession(
-            self._stdio, era=self.run.key.era, elicit=self.run.profile.elicit, zero=self.count == 1
+            self._stdio, era=self.run.key.era, answers=Answers(self.start.profile), zero=self.count == 1
         )
         self.state.client_capabilities = self._session.client_capabilities
         await self._open()
@@ -489,7 +491,7 @@ async def _probe(bench: _Bench) -> None:
     except ServerError:
         return
     try:
-        session = WireSession(stdio, era=bench.run.key.era, elicit=bench.run.profile.elicit)
+        session = WireSession(stdio, era=bench.run.key.era, answers=Answers(bench.start.profile))
         await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
         method = "server/discover" if session.era == "modern" else "ping"
         wait_s, began = PROBE_WAIT_S, time.monotonic()
@@ -520,6 +522,10 @@ def placed(project: ProjectSpec, profile: ProfileSpec, sentence: str) -> str:
         owner = ("profiles", profile.name) if name in profile.env else ("server",)
         path = (*owner, "env", name)
         sentence = sentence.removeprefix(f"variable {name}: ")
+    elif sentence.startswith("root "):
+        index = int(name.removeprefix("root ")) - 1
+        place = project.places.get(("profiles", profile.name, "roots", str(index)), project.place)
+        return f"{place} [profiles.{profile.name}] roots#{index + 1}: {sentence.partition(': ')[2]}"
     return f"{project.places.get(path, project.place)} [{'.'.join(path[:-1])}] {path[-1]}: {sentence}"
 
 
@@ -557,6 +563,7 @@ def _values(
 def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]]) -> Iterator[str]:
     server = project.server
     yield from names_in([*server.command, server.cwd, dict(server.env), dict(run.profile.env)])
+    yield from placeholders_of(run.profile)
     for _, case in selected:
         for step in (*case.steps, *case.cleanup):
             expected = [*step.expect.text_contains, step.expect.text_matches, step.expect.text_equals]
@@ -591,6 +598,7 @@ def _start(
         argv = tuple(expand(part, values) for part in server.command)
         declared = {name: expand(text, values) for name, text in {**server.env, **run.profile.env}.items()}
         cwd = project.root / expand(server.cwd, values)
+        profile = expanded_profile(run.profile, values)
     except UnknownPlaceholder as error:
         raise ConfigError(f"{project.place}: ${{{error.args[0]}}} has no value here", server=server.name) from None
     masker.add(*(text for name, text in declared.items() if is_secret_name(name)))
@@ -603,6 +611,7 @@ def _start(
         names=stack.names,
         folders=(folder, project.root),
     )
+    refused += check_roots([item.uri for item in profile.roots or ()], folders=(folder, project.root))
     if refused:
         raise ConfigError(
             masker.text("the server was not started:\n" + "\n".join(placed(project, run.profile, x) for x in refused)),
@@ -621,7 +630,8 @@ def _start(
             )
     env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
     container = container_run(argv, scope=scope, server=folder.name)
-    return _Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}", container=container)
+    marker = f"{folder}{os.sep}"
+    return _Start(argv=argv, cwd=cwd, env=env, marker=marker, container=container, profile=profile)
 
 
 # --- after the end --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import anyio
 import regex
 
 from harness.engine.record import Recorder
-from harness.engine.wire import Died, Final, TimedOut, WireSession
+from harness.engine.wire import PROGRESS_TIMES, Died, Final, TimedOut, WireSession
 from harness.model.outcome import (
     Answer,
     Missing,
@@ -108,6 +108,7 @@ async def run_cases(
 
 async def _run_case(run: _Case) -> None:
     run.bench.recorder.add(CaseStarted, suite=run.suite, case=run.case.id)
+    run.bench.session.answers.begin()
     ended = False
 
     def end(how: str) -> None:
@@ -180,9 +181,10 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
         _started(recorder, step, ref, step.target, step.arguments, step.expect, timeout_s)
         return _ended(recorder, ref, "unresolved", f"${{{error.args[0]}}} has no value", "unresolved")
     _started(recorder, step, ref, target, arguments, shown, timeout_s)
-    deadline = min(time.monotonic() + timeout_s, run.deadline)
+    now = time.monotonic()
+    deadline, limit = (min(now + seconds, run.deadline) for seconds in (timeout_s, PROGRESS_TIMES * timeout_s))
     try:
-        final = await _act(run, step, ref, target, arguments, deadline)
+        final = await _act(run, step, ref, target, arguments, deadline, limit)
     except TimedOut as error:
         return _ended(recorder, ref, "timed-out", str(error), "timed-out")
     except Died as error:
@@ -210,17 +212,19 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
 
 
 async def _act(
-    run: _Case, step: StepSpec, ref: StepRef, target: str, arguments: Mapping[str, Any], deadline: float
+    run: _Case, step: StepSpec, ref: StepRef, target: str, arguments: Mapping[str, Any], deadline: float, limit: float
 ) -> Final | None:
     session = run.bench.session
-    first = await session.perform(step.action, target, arguments, deadline=deadline, step=ref)
+    first = await session.perform(step.action, target, arguments, deadline=deadline, step=ref, limit=limit)
     if not step.confirm:
         return first
     token = CONFIRM_TOKEN.search(answer_of(step.action, first.message).text)
     if token is None:
         return None
     confirmed = {**arguments, "confirm_token": token[1]}
-    return await session.perform(step.action, target, confirmed, deadline=deadline, step=ref, number=first.round + 1)
+    return await session.perform(
+        step.action, target, confirmed, deadline=deadline, step=ref, number=first.round + 1, limit=limit
+    )
 
 
 def _capture(run: _Case, step: StepSpec, answer: Answer) -> tuple[str, ...]:

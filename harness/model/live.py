@@ -84,23 +84,27 @@ def result_of(answer: Answer, message: Mapping[str, Any]) -> Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """Something that the server asked of the user.
+    """Something that the server asked for: input of the user (an elicitation), or an answer of a model (sampling).
 
     Attributes:
         message: Its text, "" where it has none.
-        mode: "form" or "url".
+        method: "elicitation/create" or "sampling/createMessage".
+        mode: Of an elicitation: "form" or "url".
         schema: `requestedSchema`, None where there is none.
-        action: How it was answered: "accept", "decline", "cancel"; "" where it was refused or not answered.
-        content: What was filled in.
-        tool: The tool in flight, "" where none was, or several.
+        action: How it was answered: "accept", "decline", "cancel"; "" where it got an error.
+        content: What was filled in, or what the model said.
+        tool: The tool (or prompt, or URI) in whose call it came, "" where that is not clear.
+        by: Where the answer comes from: "elicit", "answers[0]", "the test" …
     """
 
     message: str
+    method: str = "elicitation/create"
     mode: str = "form"
     schema: Mapping[str, Any] | None = None
     action: str = ""
     content: Mapping[str, Any] | None = None
     tool: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +129,11 @@ class Called:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """A notification of the server's, such as a log message or progress; `in_flight` are the requests open then."""
+    """A notification of the server's, such as a log message or progress; `tool` is the one that was called then."""
 
     method: str
     params: Mapping[str, Any]
-    in_flight: tuple[str, ...] = ()
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

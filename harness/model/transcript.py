@@ -225,8 +225,8 @@ class CaseEnded(Event):
 class Diagnostic(Event):
     """Something that the engine saw and no frame shows: `what` is a stable word, `detail` for people.
 
-    Words: "timeout" (a request had no answer in time; detail: its label), "elicited" (an elicitation was answered;
-    detail: action), "not-spoken" (the server does not speak this era), "write-blocked" (it has stopped
+    Words: "timeout" (a request had no answer in time; detail: its label), "not-spoken" (the server does not speak
+    this era), "write-blocked" (it has stopped
     reading what was sent), "still-reading" (it had not read all of it when the time was over), "still-coming" (nor had
     all of a line come: we cut it, not the server), "cut-short" (we closed its stdin in the middle of a line of ours),
     "stdin-closed",
@@ -243,6 +243,32 @@ class Diagnostic(Event):
     e: ClassVar[str] = "diagnostic"
     what: str
     detail: str = ""
+    step: StepRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompted(Event):
+    """The server asked the client for something, pushed or by `input_required`, and this is what it got.
+
+    Attributes:
+        method: "elicitation/create", "sampling/createMessage", "roots/list", or whatever it wrote.
+        target: Label of the request of ours in whose course it came ("tools/call delete"), "" where that is not clear.
+        message: What a person would have read; of a sampling request all its texts.
+        mode: Of an elicitation: "form", "url", or what it wrote.
+        schema: The requested schema of a form.
+        answer: `{"result": …}` or `{"error": …}`, as it was sent.
+        by: What the answer comes from, in words: "elicit", "answers[0]", "sampling[0]", "roots", "the test", "nothing".
+        step: The step of that request.
+    """
+
+    e: ClassVar[str] = "prompted"
+    method: str
+    target: str = ""
+    message: str = ""
+    mode: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    answer: Mapping[str, Any] = field(default_factory=dict)
+    by: str = ""
     step: StepRef | None = None
 
 
@@ -314,6 +340,7 @@ _KINDS: dict[str, type[Event]] = {
         StepEnded,
         CaseEnded,
         Diagnostic,
+        Prompted,
         ClientSaw,
         Truncated,
         Exited,
