@@ -23,7 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from anyio.from_thread import BlockingPortal, BlockingPortalProvider
+import anyio
+from anyio.from_thread import BlockingPortal
 
 from harness import testing_async, testing_judge
 from harness.engine.answers import Question
@@ -102,24 +103,56 @@ T = TypeVar("T")
 
 
 class _Loop:
-    """The event loop that all servers of this process share, while there are any."""
+    """The event loop that everything in this process shares: in a thread, for as long as anybody has a lease."""
 
     def __init__(self) -> None:
-        self._provider = BlockingPortalProvider(backend="asyncio")
+        self._forget()
+
+    def _forget(self) -> None:
         self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._portal: BlockingPortal | None = None
         self.leases: set[_Lease] = set()
 
     def lease(self) -> _Lease:
-        if os.getpid() != self._pid:  # a fork has the parent's loop, but not its thread
-            self.__init__()  # type: ignore[misc]
-        found = _Lease(self, self._provider.__enter__())
-        self.leases.add(found)
-        return found
+        if os.getpid() != self._pid:  # a fork has all of the parent's but the thread
+            self._forget()
+        with self._lock:
+            if self._portal is None:
+                started: Future[BlockingPortal] = Future()
+                self._thread = threading.Thread(target=_run, args=(started,), name="mcp-rollcall", daemon=True)
+                self._thread.start()
+                self._portal = started.result()
+            found = _Lease(self, self._portal)
+            self.leases.add(found)
+            return found
 
     def end(self, lease: _Lease) -> None:
-        if lease in self.leases and os.getpid() == self._pid:
+        with self._lock:
+            if lease not in self.leases or os.getpid() != self._pid:
+                return
             self.leases.discard(lease)
-            self._provider.__exit__(None, None, None)
+            if self.leases or self._portal is None or self._thread is None:
+                return
+            portal, thread = self._portal, self._thread
+            self._portal = self._thread = None
+            portal.call(portal.stop)
+            thread.join()
+
+
+def _run(started: Future[BlockingPortal]) -> None:
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    try:
+        anyio.run(serve)
+    except BaseException as error:
+        if started.done():
+            raise
+        started.set_exception(error)
 
 
 class _Lease:
