@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ import anyio
 import anyio.to_thread
 
 from harness import testing, testing_async
-from harness.engine.live import LiveServer, LiveSpec
+from harness.engine.answers import Hook
+from harness.engine.live import LiveServer
 from harness.engine.wire import NotSpoken
 from harness.errors import ConfigError
-from harness.model.placeholders import UnknownPlaceholder, expand
+from harness.model.plan import ProfileSpec
 from harness.model.session import SessionSpec
 from harness.testing import Server
+from harness.testing_spec import client_of, session_spec
 
 __all__ = ["AsyncHarness", "Harness", "Knobs", "McpStack", "Opened", "Unspoken", "sections_of", "start_in_session"]
 
@@ -72,42 +74,29 @@ def start_in_session(session: SessionSpec, knobs: Knobs, *, tried: bool) -> Serv
         ServerError: It gave no first answer.
         ConfigError: There is no such profile, or it would be pointed at something that is not of this stack.
     """
-    if knobs.profile not in session.profiles:
-        known = ", ".join(session.profiles)
-        raise ConfigError(f"mcp_profile is {knobs.profile!r}, which is no profile of harness.toml; there are {known}")
-    profile = session.profiles[knobs.profile]
-    env = {} if knobs.profile == session.run.profile else dict(profile.env)
-    try:
-        env = {name: expand(text, session.values) for name, text in {**env, **knobs.env}.items()}
-    except UnknownPlaceholder as error:
-        raise ConfigError(f"${{{error.args[0]}}} has no value in this run", server=session.run.server) from None
-    spec = LiveSpec(
-        argv=session.command,
-        name=session.run.server,
-        cwd=Path(session.cwd),
-        env=env,
-        ready_env=session.env,
-        era=session.run.era,
-        tried=tried,
-        elicit=profile.elicit if knobs.answers is None else knobs.answers,
-        evidence=Path(session.evidence),
-        began=session.began,
-        allowed=tuple(_address(text) for text in session.allowed),
-        names=session.names,
-        folders=tuple(Path(folder) for folder in session.folders),
-        secrets=session.secrets,
-        call_timeout_s=session.call_timeout_s if knobs.call_timeout_s is None else knobs.call_timeout_s,
-        start_timeout_s=session.start_timeout_s,
+    spec = session_spec(
+        session,
+        profile=knobs.profile,
+        env=knobs.env,
+        client=None if knobs.answers is None else _client(knobs.answers),
+        call_timeout_s=knobs.call_timeout_s,
     )
     try:
-        return testing.start_live(spec)
+        return testing.start_live(replace(spec, tried=tried))
     except NotSpoken as error:
         raise Unspoken(str(error)) from None
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)
+def _client(answers: Any) -> tuple[ProfileSpec, Hook | None]:
+    """What the client declares and answers: one action, a script, a function, or arguments of `start_server`."""
+    if isinstance(answers, str):
+        return client_of(elicit=answers)  # type: ignore[arg-type]  # which says what it can be
+    if isinstance(answers, Mapping):
+        try:
+            return client_of(**answers)
+        except TypeError as error:
+            raise ConfigError(f"mcp_answers: {error}") from None
+    return client_of(answers=answers)
 
 
 class McpStack(Mapping[str, str]):

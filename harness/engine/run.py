@@ -36,7 +36,7 @@ from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import CaseSpec, CommandSpec, ProfileSpec, ProjectSpec, Run
 from harness.model.progress import Progress, stage
-from harness.model.session import SessionProfile, SessionSpec
+from harness.model.session import SessionSpec
 from harness.model.transcript import CommandRecord, Diagnostic, RunRecord
 
 __all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one", "session_of"]
@@ -462,7 +462,7 @@ def _session(
         folders=(str(folder), str(project.root)),
         call_timeout_s=project.server.call_timeout_s,
         start_timeout_s=project.server.start_timeout_s,
-        profiles={item.name: SessionProfile(elicit=item.elicit, env=dict(item.env)) for item in project.profiles},
+        profiles={item.name: item for item in project.profiles},
     )
 
 

@@ -1,28 +1,13 @@
 """The pytest plugin, in an inner pytest that is a process of its own, over servers that are real: ours."""
 
 import json
-import os
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["pytester"]
-
-SERVERS = Path(__file__).parent.parent / "servers"
-OUR_VARIABLES = ("ROLLCALL_", "PYTEST_", "GITHUB_", "NOX_")
-TOML = """\
-schema = 1
-[server]
-name = "{name}"
-command = ["python3", "{server}"]
-eras = {eras}
-call_timeout_s = 20
-{more}
-"""
 ALL = """
 def test_all(mcp_harness):
     mcp_harness.call("echo", {"text": "hi"})
@@ -42,48 +27,6 @@ ECHO = """
 def test_echo(mcp_harness):
     assert mcp_harness.call("echo", {"text": "hi"}).text == "hi"
 """
-
-
-class Inner:
-    """A folder with a project and tests, and pytest run in it."""
-
-    def __init__(self, pytester, monkeypatch):
-        for name in list(os.environ):
-            if name.startswith(OUR_VARIABLES):
-                monkeypatch.delenv(name)
-        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-        self.pytester = pytester
-        self.root = pytester.path
-        pytester.makeini("[pytest]\nfilterwarnings = error\n")
-
-    def project(self, server="good", eras='["modern"]', more="", name=""):
-        text = TOML.format(name=name or server, server=SERVERS / f"{server}.py", eras=eras, more=more)
-        (self.root / "harness.toml").write_text(text, encoding="utf-8")
-        return self
-
-    def write(self, **files):
-        for name, text in files.items():
-            (self.root / f"test_{name}.py").write_text(text, encoding="utf-8")
-        return self
-
-    def run(self, *arguments, plugins=("mcp_rollcall",)):
-        loaded = [word for name in plugins for word in ("-p", name)]
-        return self.pytester.runpytest_subprocess(*loaded, *arguments, timeout=120)
-
-    def transcripts(self):
-        """The events of every transcript, oldest first, of the runs in the order of their folders."""
-        files = sorted((self.root / ".rollcall" / "evidence").glob("*/*/*/*/*/outside-pytest-*.jsonl"))
-        return [[json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] for file in files]
-
-
-@pytest.fixture
-def inner(pytester, monkeypatch):
-    return Inner(pytester, monkeypatch)
-
-
-def section(result):
-    """The section of ours in the terminal's summary, "" without one."""
-    return result.stdout.str().partition("= mcp-rollcall =")[2]
 
 
 # --- where it is not used -------------------------------------------------------------------------
@@ -134,7 +77,7 @@ def test_the_gate_is_a_failed_test_with_the_whole_list(inner):
     result = inner.project().write(echo=ECHO).run("--junitxml=junit.xml")
     result.assert_outcomes(passed=1, failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    text = section(result)
+    text = inner.section(result)
     assert "1 of 6 tools exercised" in text
     assert "add, ask, fail, guarded, slow: exercised/missing" in text
     result.stdout.fnmatch_lines(["FAILED mcp-rollcall::gate - 1 of 6 tools exercised*"])
@@ -150,7 +93,7 @@ def test_a_whole_session_that_covers_all_is_clean_and_says_so(inner):
     result = inner.run()
     result.assert_outcomes(passed=1)
     assert result.ret == 0
-    assert "clean — 4 of 6 tools exercised, 2 excused" in section(result)
+    assert "clean — 4 of 6 tools exercised, 2 excused" in inner.section(result)
 
 
 def test_an_exemption_that_is_not_true_fails_the_session(inner):
@@ -159,7 +102,7 @@ def test_an_exemption_that_is_not_true_fails_the_session(inner):
     (inner.root / "exemptions.toml").write_text(text, encoding="utf-8")
     result = inner.run()
     result.assert_outcomes(passed=1, failed=1)
-    assert "exemption/false" in section(result)
+    assert "exemption/false" in inner.section(result)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +133,7 @@ def test_add(mcp_harness):
         inner.write(bad="def test_bad():\n    assert False\n")
     inner.pytester.makeini("[pytest]\nfilterwarnings = error\nmarkers = wanted\n")
     result = inner.run(*arguments)
-    text = section(result)
+    text = inner.section(result)
     assert ("exercised/missing" in text) == (not said)
     assert f"what is absent was not judged: {said}" in text or not said
     assert (result.ret == 0) == (bool(said) and "-x" not in arguments)
@@ -202,8 +145,8 @@ def test_what_was_seen_is_judged_in_a_filtered_session_too(inner):
     )
     result = inner.run("-k", "one")
     result.assert_outcomes(passed=1, failed=1, deselected=1)
-    assert "wire/stdout-not-json" in section(result)
-    assert "exercised/missing" not in section(result)
+    assert "wire/stdout-not-json" in inner.section(result)
+    assert "exercised/missing" not in inner.section(result)
 
 
 def test_last_failed_is_a_selection_and_never_keeps_the_gate(inner):
@@ -219,7 +162,7 @@ def test_add(mcp_harness):
     result.assert_outcomes(passed=1, failed=2)
     result = inner.run("--lf")
     result.assert_outcomes(failed=1)
-    assert "what is absent was not judged: only tests that had failed were run" in section(result)
+    assert "what is absent was not judged: only tests that had failed were run" in inner.section(result)
     cache = json.loads((inner.root / ".pytest_cache/v/cache/lastfailed").read_text(encoding="utf-8"))
     assert list(cache) == ["test_two.py::test_echo"]
 
@@ -228,17 +171,17 @@ def test_a_file_that_cannot_be_collected_leaves_what_is_absent_unjudged(inner):
     inner.project().write(echo=ECHO, broken="import nothing_of_that_name\n")
     result = inner.run("--continue-on-collection-errors")
     result.assert_outcomes(passed=1, errors=1)
-    assert "what is absent was not judged: 1 file could not be collected" in section(result)
+    assert "what is absent was not judged: 1 file could not be collected" in inner.section(result)
 
 
 def test_the_gate_can_be_off_and_can_be_asked_for_in_full(inner):
     inner.project().write(echo=ECHO, plain="def test_plain():\n    pass\n")
     result = inner.run("--mcp-gate=off")
     result.assert_outcomes(passed=2)
-    assert section(result) == ""
+    assert inner.section(result) == ""
     result = inner.run("--mcp-gate=full", "-k", "echo")
     result.assert_outcomes(passed=1, failed=1, deselected=1)
-    assert "exercised/missing" in section(result)
+    assert "exercised/missing" in inner.section(result)
     result = inner.run("--mcp-gate=full", "-k", "plain")
     assert result.ret == pytest.ExitCode.TESTS_FAILED, "nothing was run: that is not green"
 
@@ -246,7 +189,7 @@ def test_the_gate_can_be_off_and_can_be_asked_for_in_full(inner):
 def test_only_collecting_starts_and_judges_nothing(inner):
     result = inner.project(eras='["modern", "handshake"]').write(echo=ECHO).run("--collect-only", "-q")
     result.stdout.fnmatch_lines(["test_echo.py::test_echo[[]modern[]]", "test_echo.py::test_echo[[]handshake[]]"])
-    assert section(result) == ""
+    assert inner.section(result) == ""
     assert not (inner.root / ".rollcall" / "evidence").exists()
 
 
@@ -255,7 +198,7 @@ def test_suites_of_the_project_that_were_not_run_leave_what_is_absent_unjudged(i
     (inner.root / "suite.toml").write_text(suite, encoding="utf-8")
     result = inner.project(more='[suites]\nfiles = ["suite.toml"]\n').write(echo=ECHO).run()
     result.assert_outcomes(passed=1)
-    assert "the suites and commands of harness.toml were not run" in section(result)
+    assert "the suites and commands of harness.toml were not run" in inner.section(result)
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -293,7 +236,7 @@ def test_not_asked(mcp_harness):
     result = inner.run("-v", "--mcp-era=handshake", "--mcp-profile=plain")
     result.assert_outcomes(passed=1, skipped=2)
     assert "::test_era[handshake-plain] PASSED" in result.stdout.str(), "names do not depend on the selection"
-    assert "exercised/missing" not in section(result)
+    assert "exercised/missing" not in inner.section(result)
 
 
 def test_a_selection_or_mark_of_something_that_is_not_there_is_an_error_with_what_is(inner):
@@ -317,5 +260,5 @@ def test_an_era_that_the_server_does_not_speak_is_skipped_with_its_words_and_is_
     result = inner.run("-rs")
     assert result.parseoutcomes().get("skipped") == 1
     result.stdout.fnmatch_lines(["SKIPPED*old does not speak the modern era*"])
-    assert "exercised/missing" in section(result)
-    assert "not-spoken" not in section(result)
+    assert "exercised/missing" in inner.section(result)
+    assert "not-spoken" not in inner.section(result)
