@@ -80,6 +80,11 @@ class Active:
             except Unspoken as error:
                 self._state.tell(choice, unspoken=str(error))
                 pytest.skip(f"{choice.key.server} does not speak the {choice.key.era} era ({error})")
+            except HarnessError as error:
+                from harness.pytest_link import as_json
+
+                self._state.tell(choice, error=as_json(error))
+                raise
         if choice.number not in self._begun and self._state.role != "inside":
             self._begun.add(choice.number)
             facts = {
@@ -132,10 +137,8 @@ class Active:
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """A failed test shows what its servers said, and no lines of ours."""
-        if call.excinfo is not None and isinstance(call.excinfo.value, CallError | HarnessError):
-            shown = call.excinfo.traceback.filter(lambda entry: not str(entry.path).startswith(_HERE))
-            if shown:
-                call.excinfo.traceback = shown
+        if call.excinfo is not None and not self._state.config.getoption("fulltrace", False):
+            _leave_out_our_lines(call.excinfo.value)
         report = yield
         broken = report.failed or (hasattr(report, "wasxfail") and call.excinfo is not None)
         if broken and report.when in ("setup", "call"):
@@ -267,6 +270,16 @@ class Active:
         terminalreporter.write(self._text if self._text.endswith("\n") else f"{self._text}\n")
         if self._line:
             terminalreporter.write_line(self._line)
+
+
+def _leave_out_our_lines(error: BaseException) -> None:
+    """Cuts the traceback of an error of ours where our own code begins; the test's line is the last one then."""
+    at = error.__traceback__
+    while isinstance(error, CallError | HarnessError) and at is not None and at.tb_next is not None:
+        if at.tb_next.tb_frame.f_code.co_filename.startswith(_HERE):
+            at.tb_next = None
+            return
+        at = at.tb_next
 
 
 class _Failure:

@@ -22,7 +22,7 @@ from typing import Any
 from harness.errors import HarnessError, code_of_kind
 from harness.model.plan import RunKey
 
-__all__ = ["Answerer", "Choice", "LinkLost", "ask", "choice_from_json", "choice_of", "choice_to_json"]
+__all__ = ["Answerer", "Choice", "LinkLost", "as_json", "ask", "choice_from_json", "choice_of", "choice_to_json"]
 
 MAX_PATH_BYTES = 100  # of the address of a Unix socket
 Answer = Callable[[str, Mapping[str, Any]], Any]

@@ -39,7 +39,7 @@ from harness.model.plan import Plan, Run, RunKey
 from harness.model.progress import Progress
 from harness.model.session import SessionSpec
 from harness.model.transcript import RunRecord
-from harness.pytest_link import Choice, choice_of
+from harness.pytest_link import Choice, as_json, choice_of
 
 __all__ = ["Runs"]
 
@@ -80,7 +80,13 @@ class _Recorded:
     command: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)  # what the first server said of itself
     unspoken: str = ""
+    not_started: Mapping[str, str] = field(default_factory=dict)  # the error of a server that did not start
     error: HarnessError | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether any server of it was started, or tried: a run without one is none."""
+        return bool(self.facts or self.unspoken or self.not_started or self.error is not None)
 
 
 class Runs:
@@ -253,13 +259,27 @@ class Runs:
 
     # --- what workers tell --------------------------------------------------------------------------
 
-    def tell(self, number: int, *, facts: Mapping[str, Any] | None = None, unspoken: str = "") -> None:
-        """What the first server of a run says of itself, or that it does not speak the era of this run, and why."""
+    def tell(
+        self,
+        number: int,
+        *,
+        facts: Mapping[str, Any] | None = None,
+        unspoken: str = "",
+        error: Mapping[str, str] | None = None,
+    ) -> None:
+        """What became of the start of a server of a run.
+
+        Args:
+            facts: What it says of itself, in the words of RunRecord.
+            unspoken: Why it does not speak the era of the run, which was only tried.
+            error: Why it did not start, as it crosses the link.
+        """
         _, whole = self._both()
         with self._lock:
             recorded = self._record(_runs(whole)[number])
             recorded.facts = recorded.facts or facts or {}
             recorded.unspoken = recorded.unspoken or unspoken
+            recorded.not_started = recorded.not_started or error or {}
 
     # --- the end ------------------------------------------------------------------------------------
 
@@ -307,7 +327,7 @@ class Runs:
         evidence = []
         for run in _runs(whole):
             recorded = self._recorded.get(run.key)
-            if recorded is None:
+            if recorded is None or not recorded.begun:
                 continue
             try:
                 recorded.attempt.finish(self._run_record(run, recorded, whole=not reasons, finished=finished))
@@ -321,7 +341,7 @@ class Runs:
         plan = self._judged_plan(selected, "; ".join(reasons))
         outcome.plan = plan
         missing = [
-            NotRun(key=run.key, why=outcome.not_run.get(run.key, "no test asked for it"), own=bool(left_out))
+            NotRun(key=run.key, why=outcome.not_run.get(run.key, "no test used its server"), own=bool(left_out))
             for run in _runs(plan)
             if run.key not in outcome.attempts
         ]
@@ -333,18 +353,23 @@ class Runs:
         """The plan less what is not this session's: cases, commands, and runs of a cell that no test asks for."""
         cells = []
         for cell in selected.cells:
-            used = [run for run in cell.runs if run.key in self._recorded] or list(cell.runs)
+            used = [run for run in cell.runs if self._is_begun(run.key)] or list(cell.runs)
             runs = tuple(dataclasses.replace(run, cases=(), selected=(), commands=()) for run in used)
             cells.append(dataclasses.replace(cell, runs=runs))
         return dataclasses.replace(
             selected, cells=tuple(cells), partial=selected.partial or bool(left_out), left_out=left_out
         )
 
+    def _is_begun(self, key: RunKey) -> bool:
+        return key in self._recorded and self._recorded[key].begun
+
     def _run_record(self, run: Run, recorded: _Recorded, *, whole: bool, finished: bool) -> RunRecord:
         facts, masker = recorded.facts, recorded.masker
-        error = recorded.error
         ended: Any = "not-spoken" if recorded.unspoken else "finished" if finished else "interrupted"
-        fields = {} if error is None else {name: getattr(error, name) for name in ("kind", "message", "hint", "log")}
+        said: Mapping[str, str] = {} if recorded.error is None else as_json(recorded.error)
+        if not said and not facts and not recorded.unspoken:  # it never stood
+            said = recorded.not_started
+        fields = {name: said[name] for name in ("kind", "message", "hint", "log") if name in said}
         return RunRecord(
             key=run.key,
             plan=run.fingerprint if whole else "",

@@ -43,9 +43,7 @@ def as_failures() -> Iterator[None]:
     except HarnessError as error:
         log = "" if error.log in error.message else error.log
         text = "\n".join(part for part in (error.message, f"hint: {error.hint}" if error.hint else "", log) if part)
-    else:
-        return
-    pytest.fail(text, pytrace=False)
+        raise pytest.fail.Exception(text, pytrace=False) from None
 
 
 class State:
@@ -170,17 +168,17 @@ class State:
             case "lead":
                 self.runs().release(choice.number)
 
-    def tell(self, choice: Choice, *, facts: Mapping[str, Any] | None = None, unspoken: str = "") -> None:
-        """What the first server of a run said of itself."""
+    def tell(self, choice: Choice, **what: Any) -> None:
+        """What became of the start of a server; see `Runs.tell`."""
         match self.role:
             case "inside":
                 return
             case "worker":
                 from harness.pytest_link import ask
 
-                ask(self.asked(), "tell", number=choice.number, facts=facts, unspoken=unspoken)
+                ask(self.asked(), "tell", number=choice.number, told=what)
             case "lead":
-                self.runs().tell(choice.number, facts=facts, unspoken=unspoken)
+                self.runs().tell(choice.number, **what)
 
     def session(self) -> SessionSpec:
         """The run of `mcp-rollcall integration` in which we are.
@@ -311,7 +309,7 @@ class State:
             case "release":
                 return self.runs().release(about["number"], about["worker"])
             case "tell":
-                return self.runs().tell(about["number"], facts=about["facts"], unspoken=about["unspoken"])
+                return self.runs().tell(about["number"], **about["told"])
             case _:
                 raise ValueError(what)
 
