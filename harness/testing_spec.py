@@ -156,7 +156,7 @@ def session_spec(
         declared = {key: expand(text, session.values) for key, text in {**own, **(env or {})}.items()}
     except UnknownPlaceholder as error:
         raise ConfigError(f"${{{error.args[0]}}} has no value in this run", server=session.run.server) from None
-    shape, hook = client or (ProfileSpec(name=chosen, elicit=told.elicit), None)
+    shape, hook = client or (told, None)
     return LiveSpec(
         argv=session.command,
         name=session.run.server,

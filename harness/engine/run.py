@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -36,10 +36,10 @@ from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import CaseSpec, CommandSpec, ProfileSpec, ProjectSpec, Run
 from harness.model.progress import Progress, stage
-from harness.model.session import SessionProfile, SessionSpec
+from harness.model.session import SessionSpec
 from harness.model.transcript import CommandRecord, Diagnostic, RunRecord
 
-__all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one"]
+__all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one", "session_of"]
 
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
 MAX_RESTARTS = 100  # of one run's server: evidence has an end, also of one that dies of every call
@@ -392,25 +392,8 @@ async def _commands(
             own_era.append(command)
     if not own_era:
         return
-    session = SessionSpec(
-        run=run.key,
-        project=str(project.root),
-        plan=run.fingerprint,
-        build=built.fingerprint,
-        evidence=str(bench.attempt.folder),
-        began=bench.began,
-        secrets=bench.masker.secrets,
-        command=start.argv if start.container is None else start.container.argv,
-        cwd=str(start.cwd),
-        env=dict(start.env),
-        values={name: str(value) for name, value in values.items() if not name.startswith("env.")},
-        allowed=tuple(f"{host}:{port}" for host, port in _allowed(stack, values)),
-        names=tuple(stack.names),
-        folders=(str(folder), str(project.root)),
-        call_timeout_s=project.server.call_timeout_s,
-        start_timeout_s=project.server.start_timeout_s,
-        profiles={item.name: SessionProfile(elicit=item.elicit, env=dict(item.env)) for item in project.profiles},
-    )
+    session = _session(run, project, built, stack, values, start, folder, masker=bench.masker)
+    session = replace(session, evidence=str(bench.attempt.folder), began=bench.began)
     commands = CommandBench(
         session=session,
         root=project.root,
@@ -422,6 +405,65 @@ async def _commands(
         subject=f"{run.key.server} {run.key.backend} {run.key.era} {run.key.profile}",
     )
     await run_commands(own_era, commands, records)
+
+
+def session_of(
+    run: Run,
+    project: ProjectSpec,
+    *,
+    built: Built,
+    stack: Stack,
+    scope: Scope,
+    masker: Masker,
+    attempt: Attempt,
+    began: float,
+) -> SessionSpec:
+    """A session in a run whose servers are all started by somebody else; they find their stack as ours do.
+
+    Args:
+        attempt: Where their transcripts go.
+        began: When it did, by `time.monotonic()`.
+    Raises:
+        ConfigError: A placeholder without a value, or a target that is not of this stack.
+    """
+    folder = scope.tmp / f"server-{token_hex(8)}"
+    folder.mkdir()
+    values = _values(run, project, [], stack, folder, masker)
+    start = _start(run, project, built, stack, values, folder, masker, scope)
+    session = _session(run, project, built, stack, values, start, folder, masker=masker)
+    return replace(session, evidence=str(attempt.folder), began=began)
+
+
+def _session(
+    run: Run,
+    project: ProjectSpec,
+    built: Built,
+    stack: Stack,
+    values: Mapping[str, Any],
+    start: _Start,
+    folder: Path,
+    *,
+    masker: Masker,
+) -> SessionSpec:
+    return SessionSpec(
+        run=run.key,
+        project=str(project.root),
+        plan=run.fingerprint,
+        build=built.fingerprint,
+        evidence="",
+        began=0.0,
+        secrets=masker.secrets,
+        command=start.argv if start.container is None else start.container.argv,
+        cwd=str(start.cwd),
+        env=dict(start.env),
+        values={name: str(value) for name, value in values.items() if not name.startswith("env.")},
+        allowed=tuple(f"{host}:{port}" for host, port in _allowed(stack, values)),
+        names=tuple(stack.names),
+        folders=(str(folder), str(project.root)),
+        call_timeout_s=project.server.call_timeout_s,
+        start_timeout_s=project.server.start_timeout_s,
+        profiles={item.name: item for item in project.profiles},
+    )
 
 
 def _allowed(stack: Stack, values: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

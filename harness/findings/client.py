@@ -243,7 +243,7 @@ class _Look:
         """Whether it was waited for so much longer than our own session had to that slowness is no explanation."""
         ours = [
             other.reply.line.event.t - other.sent.t
-            for dialogue in self.view.dialogues
+            for dialogue in self.view.own
             for other in dialogue.exchanges
             if other.method == exchange.method and other.reply is not None
         ]
@@ -315,7 +315,7 @@ def _fine_for_us(view: RunView, method: str) -> bool:
         listing = listing_of(view, method)
         if listing.problem or listing.blamed:
             return False
-    ours = (exchange for dialogue in view.dialogues for exchange in dialogue.exchanges if exchange.method == method)
+    ours = (exchange for dialogue in view.own for exchange in dialogue.exchanges if exchange.method == method)
     return any(exchange.in_time and isinstance(exchange.result, Mapping) for exchange in ours)
 
 

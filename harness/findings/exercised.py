@@ -33,7 +33,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def not_listed(ledger: CellLedger, use: Use) -> bool:
-    """Whether a use calls a tool that its server does not list, without saying so."""
+    """Whether a use calls a tool that its server does not list, without saying so.
+
+    Somebody else's test cannot say so; that it is answered with an error is what such a test is after.
+    """
+    if use.dialogue.outside and (use.answer is None or use.answer.is_error):
+        return False
     return not use.unlisted and _is_unknown(ledger, use)
 
 

@@ -190,6 +190,10 @@ class Dialogue:
         open: Requests that were open at the end and not given up.
         steps: Started attempts of steps with the event that ended each (None where none did), in order.
         by_step: The exchanges of each attempt of a step.
+        era: Which one is spoken in it, "" where that is not known; `protocol` the version in force, `declared` the
+            capabilities of the client.
+        odd_client: Number of the first line of the client's that no reply can be told by (no message, an id that
+            is none or was open already), 0 without one. A client of our own sends such a line only on purpose.
     """
 
     transcript: Transcript
@@ -208,6 +212,15 @@ class Dialogue:
     stderr: Stderr | None = None
     truncated: Truncated | None = None
     framed: bool = False
+    era: str = ""
+    protocol: str = ""
+    declared: Mapping[str, Any] = field(default_factory=dict)
+    odd_client: int = 0
+
+    @property
+    def outside(self) -> bool:
+        """Whether somebody else than the engine drove the server."""
+        return self.transcript.is_outside
 
     @property
     def answered(self) -> bool:
@@ -440,12 +453,9 @@ class Ask:
     pointer: str = ""
 
 
-def undeclared(dialogue: Dialogue, declared: Mapping[str, Any]) -> Iterator[Ask]:
-    """What the server asks the client for although the client did not declare it, pushed or by `input_required`.
-
-    Args:
-        declared: The client's capabilities.
-    """
+def undeclared(dialogue: Dialogue) -> Iterator[Ask]:
+    """What the server asks the client for although the client did not declare it, pushed or by `input_required`."""
+    declared = dialogue.declared
     for line, message in dialogue.server_requests:
         missing = _missing(str(message["method"]), message.get("params"), declared)
         if missing:
@@ -496,14 +506,22 @@ def tool_in_label(label: str) -> str | None:
 _NAME_KEY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
-def _exchange(sent: Sent) -> Exchange | Mapping[str, Any] | None:
-    """The exchange that a sent line begins; its message if it is no request; None where it cannot be read."""
+def _exchanges(sent: Sent) -> list[Exchange | Mapping[str, Any]] | None:
+    """What a sent line holds: of each message the exchange that it begins, or itself if it is no request.
+
+    That is one, or several in a batch; None where the line cannot be read.
+    """
     try:
-        message = json.loads(sent.body.data)
+        value = json.loads(sent.body.data)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(message, Mapping):
+    parts = value if isinstance(value, list) and value else [value]
+    if not all(isinstance(part, Mapping) for part in parts):
         return None
+    return [_exchange(sent, part) for part in parts]
+
+
+def _exchange(sent: Sent, message: Mapping[str, Any]) -> Exchange | Mapping[str, Any]:
     method = message.get("method")
     if not isinstance(method, str) or not _is_id(message.get("id")):
         return message
@@ -523,24 +541,39 @@ class _Reader:
     exact: dict[tuple[str, Any], Exchange] = field(default_factory=dict)
     loose: dict[str, Exchange] = field(default_factory=dict)
     by_label: dict[str, list[Exchange]] = field(default_factory=dict)
-    flying: dict[int, Exchange] = field(default_factory=dict)  # by number of the event
+    flying: dict[int, Exchange] = field(default_factory=dict)  # by identity
     before: Exchange | None = None
     after: str | None = None
     broken: int = 0  # lines of ours that are no message and have not been answered
     batches: bool = False
 
     def sent(self, event: Sent) -> None:
-        made = _exchange(event)
+        made = _exchanges(event)
+        if made is None:
+            self.broken += 1
+            self.after = event.label
+            self.dialogue.broken = event.n
+            self._odd_client(event)
+        for item in made or ():
+            self._one_sent(event, item)
+
+    def _odd_client(self, event: Sent) -> None:
+        self.dialogue.odd_client = self.dialogue.odd_client or event.n
+
+    def _one_sent(self, event: Sent, made: Exchange | Mapping[str, Any]) -> None:
         if isinstance(made, Exchange):
+            known = self.exact.get(_exact(made.id))
+            if known is not None and id(known) in self.flying:
+                self._odd_client(event)
             self.dialogue.exchanges.append(made)
-            self.flying[event.n] = self.before = made
+            self.flying[id(made)] = self.before = made
             self.after = event.label
             self.exact[_exact(made.id)] = made
             self.loose[_loose(made.id)] = made
             self.by_label.setdefault(event.label, []).append(made)
             if event.step is not None:
                 self.dialogue.by_step.setdefault(event.step, []).append(made)
-        elif isinstance(made, Mapping) and made.get("method") == "notifications/cancelled":
+        elif made.get("method") == "notifications/cancelled":
             params = made.get("params")
             identity = params.get("requestId") if isinstance(params, Mapping) else None
             target = self.exact.get(_exact(identity)) if _is_id(identity) else None
@@ -548,10 +581,8 @@ class _Reader:
                 target.cancelled = True
             if target is not None and target.reply is None and target.given_up is None:
                 self._give_up(target, event.n)
-        elif made is None:
-            self.broken += 1
-            self.after = event.label
-            self.dialogue.broken = event.n
+        elif "method" in made and "id" in made:
+            self._odd_client(event)
 
     def received(self, event: Received) -> None:
         number, flying = len(self.dialogue.lines) + 1, tuple(self.flying.values())
@@ -580,7 +611,7 @@ class _Reader:
             return
         exchange.spoilt = line
         if line.used is not None:
-            self.flying.pop(exchange.sent.n, None)
+            self.flying.pop(id(exchange), None)
 
     def _zero(self) -> Exchange | None:
         """The one open request, if its id is 0: a reply without an id is from a server that takes 0 for none."""
@@ -610,7 +641,7 @@ class _Reader:
             self._odd("wire/duplicate-reply", line, message, exchange, what)
             return
         exchange.reply = Reply(line=line, message=message, loose=loose)
-        self.flying.pop(exchange.sent.n, None)
+        self.flying.pop(id(exchange), None)
         if loose:
             what = f"sent {quote_id(exchange.id)}, got {quote_id(identity) if 'id' in message else 'no id'}"
             self._odd("wire/id-mismatch", line, message, exchange, what)
@@ -618,6 +649,8 @@ class _Reader:
             self.batches = exchange.result.get("protocolVersion") == BATCH_REVISION
 
     def _odd(self, check: str, line: Line, message: Mapping[str, Any], exchange: Exchange | None, detail: str) -> None:
+        if self.dialogue.outside and self.dialogue.odd_client:
+            return  # which request it answers cannot be told, by the client's own fault
         self.dialogue.oddities.append(Oddity(check=check, line=line, message=message, exchange=exchange, detail=detail))
 
     def diagnostic(self, event: Diagnostic) -> None:
@@ -632,7 +665,7 @@ class _Reader:
 
     def _give_up(self, exchange: Exchange, n: int) -> None:
         exchange.given_up = n
-        self.flying.pop(exchange.sent.n, None)
+        self.flying.pop(id(exchange), None)
 
 
 def quote_id(value: Any) -> str:
@@ -655,6 +688,26 @@ def _steps(events: Iterable[Event]) -> list[tuple[StepStarted, StepEnded | None]
             index = open_steps.pop(event.step)
             out[index] = (out[index][0], event)
     return out
+
+
+_META = "io.modelcontextprotocol/"
+
+
+def _as_spoken(dialogue: Dialogue) -> None:
+    """Era, version and the client's capabilities, as the frames themselves show them."""
+    for exchange in dialogue.exchanges:
+        if exchange.method == "initialize":
+            result, declared = exchange.result, exchange.params.get("capabilities")
+            version = result.get("protocolVersion") if isinstance(result, Mapping) else None
+            dialogue.era, dialogue.protocol = "handshake", version if isinstance(version, str) else ""
+            dialogue.declared = declared if isinstance(declared, Mapping) else {}
+            return
+        meta = exchange.params.get("_meta")
+        version = meta.get(f"{_META}protocolVersion") if isinstance(meta, Mapping) else None
+        if isinstance(meta, Mapping) and isinstance(version, str):
+            dialogue.era, dialogue.protocol = "modern", version
+            declared = meta.get(f"{_META}clientCapabilities")
+            dialogue.declared = {**dialogue.declared, **(declared if isinstance(declared, Mapping) else {})}
 
 
 def read_dialogue(transcript: Transcript, *, protocol: str = "", folder: str = "") -> Dialogue:
@@ -685,6 +738,9 @@ def read_dialogue(transcript: Transcript, *, protocol: str = "", folder: str = "
             case _:
                 pass
     dialogue.open = tuple(reader.flying.values())
+    dialogue.protocol = protocol
+    if dialogue.outside:
+        _as_spoken(dialogue)
     dialogue.steps = _steps(transcript.events)
     for started, ended in dialogue.steps:
         if ended is not None and ended.how == "timed-out":

@@ -26,7 +26,7 @@ def see_handshake(view: RunView) -> Iterator[Seen]:
         for exchange in dialogue.exchanges:
             if exchange.reply is None:
                 continue
-            for problem in (*_shape_problems(exchange), *_kind_problems(view, exchange)):
+            for problem in (*_shape_problems(exchange), *_kind_problems(dialogue.era, exchange)):
                 line = exchange.reply.line
                 tool = exchange.name or None if exchange.method == "tools/call" else None
                 yield Seen(
@@ -42,7 +42,7 @@ def see_handshake(view: RunView) -> Iterator[Seen]:
 
 def is_malformed(view: RunView, method: str) -> bool:
     """Whether the run's own session was given a malformed answer to initialize or server/discover."""
-    exchanges = (exchange for dialogue in view.dialogues for exchange in dialogue.exchanges)
+    exchanges = (exchange for dialogue in view.own for exchange in dialogue.exchanges)
     return any(_shape_problems(exchange) for exchange in exchanges if exchange.method == method)
 
 
@@ -92,10 +92,10 @@ def _capabilities(result: Mapping[str, Any]) -> Iterator[str]:
             yield _wrong(declared, name, "an object", within="result.capabilities")
 
 
-def _kind_problems(view: RunView, exchange: Exchange) -> Iterator[str]:
+def _kind_problems(era: str, exchange: Exchange) -> Iterator[str]:
     """A result of the modern era says of what kind it is; left out, it is complete."""
     result = exchange.result
-    if view.run.key.era != "modern" or not isinstance(result, Mapping) or "resultType" not in result:
+    if era != "modern" or not isinstance(result, Mapping) or "resultType" not in result:
         return
     kind = result["resultType"]
     if kind not in _KINDS:

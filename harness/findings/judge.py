@@ -14,6 +14,7 @@ from harness import errors
 from harness.findings.annotations import see_contradicted
 from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
+from harness.findings.commands import commands_of, see_commands
 from harness.findings.contract import contract_not_judged, see_contract
 from harness.findings.costs import CellCosts, costs_of, see_over_budget, tokens_of
 from harness.findings.exemptions import Verdicts, judge_exemptions, left_out
@@ -41,7 +42,7 @@ from harness.model.finding import (
     place_of,
 )
 from harness.model.plan import Cell, CheckSettings, Plan, RunKey
-from harness.model.transcript import Evidence
+from harness.model.transcript import Evidence, RunRecord
 
 __all__ = ["NotRun", "judge"]
 
@@ -119,6 +120,7 @@ def judge(
             if ledger.views
         ),
         cases=tuple(_cases(ledgers, settings, by_key, absent)),
+        commands=tuple(item for ledger in ledgers for view in ledger.views for item in commands_of(view)),
         findings=tuple(sorted(findings, key=_finding_key)),
         errors=tuple(_errors(ledgers, by_key, findings)),
         not_judged=(
@@ -175,6 +177,9 @@ def _ledgers(plan: Plan, by_key: Mapping[RunKey, Evidence], absent: Mapping[RunK
             if unlisted and not ledger.obstacles:
                 ledger.obstacles = ((f"{unlisted[0].run.key}: tools/list was never asked for", False),)
             for view, listing in zip(ledger.views, ledger.listings, strict=True):
+                if listing.left:
+                    why = f"{view.run.key}: the list of tools was not read to its end"
+                    ledger.obstacles = (*ledger.obstacles, (why, False))
                 if listing.blamed == TOO_DEEP:
                     why = f"{view.run.key}: the answer to tools/list is nested too deeply to be read"
                     ledger.obstacles = (*ledger.obstacles, (why, False))
@@ -206,10 +211,28 @@ def _obstacles(
             said = record.errors[0].get("message", "").splitlines()[:1] if record.errors else []
             yield f"{run.key}: the run {_ENDS[record.outcome]}{': ' + said[0] if said else ''}", False
             continue
-        if set(run.selected) - set(record.cases):
+        if set(run.selected) - set(record.cases) or {item.id for item in run.commands} - _tried(record):
             yield f"{run.key}: the evidence is of a selection of the cases", False  # somebody's, not of this command
+    yield from _not_commanded(cell, [by_key[run.key].record for run in cell.runs if run.key in by_key])
     if not spoken and all(run.key in by_key for run in cell.runs) and all(run.eras_probed for run in cell.runs):
         yield "the server speaks neither era", False
+
+
+def _tried(record: RunRecord) -> set[str]:
+    return {item.id for item in record.commands}
+
+
+def _not_commanded(cell: Cell, records: Sequence[RunRecord]) -> Iterator[tuple[str, bool]]:
+    """Commands that left everything to the other era's run, of which there is no evidence."""
+    ran: dict[tuple[str, str], bool] = {}
+    for record in records:
+        for item in record.commands:
+            key = (record.key.profile, item.id)
+            ran[key] = ran.get(key, False) or item.outcome != "other-era"
+    own = len({run.key.era for run in cell.runs}) < 2
+    for (profile, name), there in ran.items():
+        if not there:
+            yield f"{cell.server} {cell.backend} {profile}: the command {name!r} ran in the other era", own
 
 
 _ENDS = {"failed": "failed", "interrupted": "was interrupted", "finished": "", "not-spoken": ""}
@@ -224,6 +247,7 @@ def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
         yield from see_client(view, {item.check for item in (*wire, *lines)})
         yield from see_processes(view)
         yield from see_suites(view, ledger, settings)
+        yield from see_commands(view)
         yield from see_catalogue(view)
     yield from see_listing(ledger, settings)
     yield from see_not_listed(ledger)
@@ -377,7 +401,7 @@ def _failures(found: Evidence, view: RunView | None, shown: set[tuple[str, str]]
 
 def _start_cause(view: RunView) -> str:
     """The check that explains why a server gave no first answer, "" if none does."""
-    for dialogue in view.dialogues:
+    for dialogue in view.own:
         for exchange in dialogue.exchanges:
             if exchange.method in _STARTING and (cause := why_unanswered(dialogue, exchange)):
                 return cause

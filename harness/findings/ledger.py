@@ -35,7 +35,8 @@ class Listing:
     Attributes:
         names: The union of all pages.
         pages: Answered pages of every walk, in order; `walk` are those of the one walk that the rest is told of.
-        problem: Why the listing is not whole, "" if it is; `blamed` is another check that says it already.
+        problem: Why the listing is not whole, "" if it is; `blamed` is another check that says it already, and `left`
+            says that somebody else's client did not ask for all of it.
         asked: Whether it was asked for at all.
     """
 
@@ -44,13 +45,14 @@ class Listing:
     walk: tuple[Page, ...] = ()
     problem: str = ""
     blamed: str = ""
+    left: bool = False
     asked: bool = False
     failed_at: Page | None = None
 
     @property
     def whole(self) -> bool:
         """Whether every page is there."""
-        return self.asked and not self.problem and not self.blamed
+        return self.asked and not self.problem and not self.blamed and not self.left
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,8 +124,9 @@ def listing_of(view: RunView, method: str) -> Listing:
         for walk in _walks(exchange for exchange in dialogue.exchanges if exchange.method == method):
             walked = [_page(exchange, method) for exchange in walk if exchange.in_time]
             pages.extend(walked)
-            if first is None or (_is_lost(first[1]) and not _is_lost(walk)):  # it was asked for again
-                first = (dialogue, walk, walked)
+            found = (dialogue, walk, walked)
+            if first is None or (_is_poor(first) and not _is_poor(found)):  # it was asked for again
+                first = found
     names = frozenset(name for page in pages for name in page.names)
     if first is None:
         return Listing(names=names, pages=())
@@ -131,7 +134,8 @@ def listing_of(view: RunView, method: str) -> Listing:
     problem, failed_at = next(((page.problem, page) for page in walked if page.problem), ("", None))
     lost = next((exchange for exchange in walk if not exchange.in_time), None)
     blamed = "" if lost is None else why_unanswered(dialogue, lost) or _unread(lost) or "wire/no-reply"
-    unfinished = _unfinished(walked, walk, dialogue)
+    left = dialogue.outside and not problem and bool(walked) and walked[-1].cursor is not None
+    unfinished = "" if left else _unfinished(walked, walk, dialogue)
     if unfinished and not problem:
         problem, failed_at = unfinished, walked[-1]
     return Listing(
@@ -140,9 +144,18 @@ def listing_of(view: RunView, method: str) -> Listing:
         walk=tuple(walked),
         problem=problem,
         blamed=blamed,
+        left=left,
         asked=True,
         failed_at=failed_at,
     )
+
+
+def _is_poor(found: tuple[Dialogue, list[Exchange], list[Page]]) -> bool:
+    """Whether another walk would be better: an answer is missing, or somebody else's client went another way."""
+    dialogue, walk, walked = found
+    if dialogue.outside and (not walked or walked[-1].cursor is not None or any(page.problem for page in walked)):
+        return True
+    return _is_lost(walk)
 
 
 def _is_lost(walk: Iterable[Exchange]) -> bool:

@@ -197,6 +197,7 @@ class _Result:
     exchange: Exchange
     use: Use | None
     body: Mapping[str, Any]
+    protocol: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,8 +222,8 @@ def judge_results(ledgers: Sequence[CellLedger], catalogues: Mapping[RunKey, Cat
     totals: dict[str, int] = {}
     undecided: dict[tuple[str, str], None] = {}
     schemas = _Schemas()
-    for view, tool, result in _results(ledgers, catalogues):
-        name, protocol, schema = tool.name, view.record.protocol, tool.output_schema
+    for _view, tool, result in _results(ledgers, catalogues):
+        name, protocol, schema = tool.name, result.protocol, tool.output_schema
         old = protocol < ANY_JSON_REVISION
         content = result.body.get("structuredContent", _ABSENT)
         if content is None and old:
@@ -296,11 +297,11 @@ def _results(
     """Every final result that is no error, of a tool that its run lists, in the order in which they came."""
     for ledger in ledgers:
         for view in ledger.views:
-            if not has_output_schemas(view.record.protocol):
-                continue
             tools = {tool.name: tool for tool in reversed(catalogues[view.run.key].tools)}
             uses = {id(use.exchange): use for use in view.uses if use.exchange is not None}
             for dialogue in view.dialogues:
+                if not has_output_schemas(dialogue.protocol):
+                    continue
                 for exchange in dialogue.exchanges:
                     body = exchange.result
                     if exchange.method != "tools/call" or exchange.name not in tools or not isinstance(body, Mapping):
@@ -310,7 +311,11 @@ def _results(
                     if exchange.reply is None or answer_of("call", exchange.reply.message).problem:
                         continue  # wire/malformed-result
                     use = uses.get(id(exchange))
-                    yield view, tools[exchange.name], _Result(view=view, exchange=exchange, use=use, body=body)
+                    yield (
+                        view,
+                        tools[exchange.name],
+                        _Result(view=view, exchange=exchange, use=use, body=body, protocol=dialogue.protocol),
+                    )
 
 
 class _Schemas:

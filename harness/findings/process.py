@@ -31,6 +31,8 @@ def see_processes(view: RunView) -> Iterator[Seen]:
         if exited is None:
             continue
         if dialogue.ended_itself:
+            if dialogue.outside and not _is_crash(dialogue):
+                continue
             if dialogue.answered or view.record.outcome != "failed":
                 yield _crashed(view, index, dialogue, exited)
         elif exited.ended_by in ("term", "kill") and not _stopped_by_us(dialogue, exited):
@@ -40,6 +42,12 @@ def see_processes(view: RunView) -> Iterator[Seen]:
             yield _bad_exit(view, index, dialogue, exited)
         if exited.orphans:
             yield _orphans(view, index, exited)
+
+
+def _is_crash(dialogue: Dialogue) -> bool:
+    """Whether a server that somebody else drove has ended by itself in a dialogue: that is no fault of one that was
+    started for its help text, or was sent what is no message."""
+    return dialogue.answered and not dialogue.odd_client
 
 
 def _stopped_by_us(dialogue: Dialogue, exited: Exited) -> bool:
@@ -103,7 +111,7 @@ def _crashed(view: RunView, index: int, dialogue: Dialogue, exited: Exited) -> S
         when = f"after {sent[-1]}" if sent else "before the first request"
     last = tail.strip().splitlines()[-1:] or [""]
     said = f"; last on stderr: {last[0][:200]}" if last[0] else "; stderr is empty"
-    later = index + 1 < len(view.dialogues)
+    later = not dialogue.outside and index + 1 < len(view.own)
     tools = {tool for label in labels if (tool := tool_in_label(label))}
     tool = tools.pop() if len(tools) == 1 else None
     cases = {

@@ -149,6 +149,7 @@ class RunView:
     """One run with its evidence taken apart; filled by `view_run`, then left alone.
 
     Attributes:
+        dialogues: Those that the engine drove itself, then those of other processes.
         client: The comparing pass after it, None without one. Nothing in it covers or fails anything of the run.
     """
 
@@ -167,6 +168,11 @@ class RunView:
         """Whether the server speaks the era of this run."""
         return self.record.outcome != "not-spoken"
 
+    @property
+    def own(self) -> tuple[Dialogue, ...]:
+        """The dialogues that the engine drove."""
+        return tuple(dialogue for dialogue in self.dialogues if not dialogue.outside)
+
     def by_case(self) -> dict[str, list[Use]]:
         """The uses of each case, in order."""
         out: dict[str, list[Use]] = {}
@@ -179,9 +185,12 @@ class RunView:
 def view_run(run: Run, evidence: Evidence) -> RunView:
     """The evidence of one run, taken apart: dialogues, steps, cases."""
     record = evidence.record
-    ordered = sorted(evidence.transcripts, key=lambda item: _natural(item.name))
+    ordered = sorted(evidence.transcripts, key=lambda item: (item.is_outside, _natural(item.name)))
     folder = "/".join(PurePath(evidence.folder).parts[-_FOLDERS:])
     read = [read_dialogue(transcript, protocol=record.protocol, folder=folder) for transcript in ordered]
+    for dialogue in read:
+        if not dialogue.outside:
+            dialogue.era, dialogue.declared = record.key.era, record.client_capabilities
     dialogues = tuple(dialogue for dialogue in read if not dialogue.transcript.is_probe)
     probes = tuple(dialogue for dialogue in read if dialogue.transcript.is_probe)
     view = RunView(
@@ -195,8 +204,46 @@ def view_run(run: Run, evidence: Evidence) -> RunView:
                 view.cases_ended[f"{event.suite}/{event.case}"] = event
     if evidence.client is not None:
         view.client = read_dialogue(evidence.client, protocol=record.protocol, folder=folder)
-    view.uses = [*_step_uses(run, dialogues, record.client_capabilities), *_free_uses(run, dialogues)]
+        view.client.era = record.key.era
+    tests = _tests(dialogues)
+    found = (*_step_uses(run, dialogues), *_free_uses(run, dialogues))
+    view.uses = [_of_others(use, tests) if use.dialogue.outside else use for use in found]
     return view
+
+
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    """How tests of somebody else's ended: (transcript, "suite/case") -> whether it failed."""
+
+    ends: Mapping[tuple[str, str], bool]
+
+    def failed(self, transcript: str, case: str) -> bool:
+        """Whether a test failed, by the transcript, or by any other where this one does not tell its end."""
+        known = self.ends.get((transcript, case))
+        return any(failed for (_, name), failed in self.ends.items() if name == case) if known is None else known
+
+
+def _tests(dialogues: Iterable[Dialogue]) -> _Tests:
+    return _Tests(
+        {
+            (dialogue.transcript.name, f"{event.suite}/{event.case}"): event.how == "failed"
+            for dialogue in dialogues
+            if dialogue.outside
+            for event in dialogue.transcript.events
+            if isinstance(event, CaseEnded)
+        }
+    )
+
+
+def _of_others(use: Use, tests: _Tests) -> Use:
+    """A use in a dialogue that another process drove: its own tests say what is a fault, and no check of ours does.
+
+    It earns what its answer earns, and nothing in a test that failed.
+    """
+    use = replace(use, fault="", fallback="")
+    if use.case is not None and use.verdict != "failed" and tests.failed(use.dialogue.transcript.name, use.case):
+        return replace(use, verdict="failed", why="its test failed")
+    return use
 
 
 def answer_of_use(use: Use, limit: int = 1000) -> str:
@@ -257,15 +304,15 @@ class _Attempts:
     calls: int = 0
 
 
-def _step_uses(run: Run, dialogues: Iterable[Dialogue], declared: Mapping[str, Any]) -> list[Use]:
+def _step_uses(run: Run, dialogues: Iterable[Dialogue]) -> list[Use]:
     asked: set[StepRef | None] = set()
-    found: dict[tuple[str, str, str, int, str], _Attempts] = {}
+    found: dict[tuple[str, str, str, str, int], _Attempts] = {}
     for dialogue in dialogues:
-        asked |= {ask.exchange.sent.step for ask in undeclared(dialogue, declared) if ask.exchange is not None}
+        asked |= {ask.exchange.sent.step for ask in undeclared(dialogue) if ask.exchange is not None}
         for started, ended in dialogue.steps:
             ref = started.step
-            where = dialogue.transcript.name if dialogue.transcript.is_outside else ""  # no step goes on in another
-            key = (ref.suite, ref.case, ref.phase, ref.index, where)
+            within = dialogue.transcript.name if dialogue.outside else ""  # a test may be run again, in another process
+            key = (within, ref.suite, ref.case, ref.phase, ref.index)
             sent = len(dialogue.by_step.get(ref, ()))
             known = found.get(key)
             if known is None:

@@ -205,7 +205,7 @@ def _case_fault(view: RunView, name: str, case: CaseSpec | None, uses: list[Use]
         if missing:
             return f"it completed, but step {missing[0] + 1} left no evidence"
         return None
-    if ended.how == "died" and any(dialogue.ended_itself for dialogue in view.dialogues):
+    if ended.how == "died" and any(dialogue.ended_itself for dialogue in view.own):
         return None
     return f"it ended as {ended.how!r} after step {len(steps)}"
 

@@ -245,6 +245,8 @@ def _partial(spot: _Spot, line: Line | None, exchange: Exchange | None) -> Seen:
 def _no_reply(spot: _Spot) -> Iterator[Seen]:
     """Requests outside of steps that were never answered though the server lived on."""
     dialogue, view = spot.dialogue, spot.view
+    if dialogue.outside:
+        return  # how long it was waited for is the client's own affair
     answered_last = max((item.sent.n for item in dialogue.exchanges if item.taken), default=0)
     for exchange in dialogue.exchanges:
         if exchange.in_time or exchange.sent.step is not None:
@@ -281,7 +283,7 @@ def _no_reply(spot: _Spot) -> Iterator[Seen]:
 
 def _requests(spot: _Spot) -> Iterator[Seen]:
     """What the server asks the client for, against what the client declared."""
-    for ask in undeclared(spot.dialogue, spot.view.record.client_capabilities):
+    for ask in undeclared(spot.dialogue):
         exchange, line = ask.exchange, ask.line
         called = exchange is not None and exchange.method == "tools/call"
         tool = exchange.name if exchange is not None and called else line.tool

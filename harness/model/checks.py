@@ -128,6 +128,12 @@ _ALL = (
               fires="A capture found nothing, or a placeholder had no value when the step came."),
     CheckSpec(id="suite/cleanup-failed", severity="warning", source="ours",
               fires="A cleanup step did not do what it expects of itself."),
+    CheckSpec(id="suite/command-failed", severity="error", source="ours",
+              fires="A command of `[suites]`, or pytest, did not end with exit code 0 in its time, or could not be "
+                    "started."),
+    CheckSpec(id="suite/command-recorded-nothing", severity="error", source="ours",
+              fires="A command of `[suites]`, or pytest, passed, and no server was started through the proxy or the "
+                    "plugin while it ran: it proves nothing."),
     CheckSpec(id="strict/unknown-tool-is-error", severity="error", source="MCP server/tools#error-handling",
               fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list was answered with an "
                     "isError result instead of a JSON-RPC error."),

@@ -14,6 +14,7 @@ from harness.model.plan import Era, Place
 
 __all__ = [
     "CaseResult",
+    "CommandResult",
     "Coverage",
     "Excused",
     "Finding",
@@ -225,12 +226,30 @@ class CaseResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """What became of one command of `[suites]` in one run: `exit`, `outcome` and `output` as in CommandRecord."""
+
+    server: str
+    backend: str
+    era: Era
+    profile: str
+    command: str
+    outcome: Literal["passed", "failed", "timed-out", "not-started"]
+    exit: int | None = None
+    transcripts: int = 0
+    output: str = ""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """What the findings room gives: everything but errors that no evidence holds."""
 
     ran: tuple[Ran, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     cases: tuple[CaseResult, ...] = ()
+    commands: tuple[CommandResult, ...] = ()
     findings: tuple[Finding, ...] = ()
     errors: tuple[HarnessFailure, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()

@@ -594,6 +594,7 @@ class Plan:
     """Everything selected, in order, over one or several projects.
 
     `servers` holds every server name that the files know, selected or not (an exemption for another one is stale);
+    `left_out` says why what is absent cannot be judged, where that is not to be seen in the plan itself;
     `unselected` says which cells or runs the user's selection left out ("" when nothing).
     """
 
@@ -603,6 +604,7 @@ class Plan:
     servers: tuple[str, ...]
     partial: bool = False  # the user's own selection left something out
     notes: Sequence[str] = ()  # e.g. why the runtime is what it is; first line of the report
+    left_out: str = ""
 
     def project_of(self, server: str) -> ProjectSpec:
         """The project whose server has this name."""

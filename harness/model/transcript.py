@@ -521,6 +521,8 @@ def record_to_json(record: RunRecord) -> dict[str, Any]:
     out = dataclasses.asdict(record)
     out["schema"] = SCHEMA
     out.update(out.pop("key"))
+    if not record.commands:
+        del out["commands"]
     return out
 
 

@@ -184,6 +184,7 @@ _KEYS: dict[str, Callable[[Any], Any]] = {
     "ran": lambda x: (x.server, x.backend, x.era, x.profile),
     "coverage": lambda x: (x.server, x.backend),
     "cases": lambda x: (x.server, x.backend, x.era, x.profile, x.suite, x.case),
+    "commands": lambda x: (x.server, x.backend, x.era, x.profile, x.command),
     "findings": lambda x: (x.server, x.tool or "", x.severity, x.check, x.file or "", x.line or 0, x.message),
     "errors": lambda x: (x.server, x.kind, x.message),
     "not_judged": lambda x: (x.server, x.check, x.subject or "", x.why),

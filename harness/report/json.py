@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.model.finding import (
     CaseResult,
+    CommandResult,
     Coverage,
     Excused,
     Finding,
@@ -43,6 +44,7 @@ _PARTS: dict[str, type[Any]] = {
     "excused": Excused,
     "lowered": Lowered,
     "cases": CaseResult,
+    "commands": CommandResult,
     "listed": Listed,
 }
 
@@ -80,7 +82,7 @@ def from_json(text: str) -> Report:
     try:
         if data["verdict"] not in _VERDICTS:
             raise ValueError(f"report.json has verdict {data['verdict']!r}, expected one of {', '.join(_VERDICTS)}")
-        parts = {name: tuple(_item(kind, entry) for entry in data[name]) for name, kind in _PARTS.items()}
+        parts = {name: tuple(_item(kind, entry) for entry in _entries(data, name)) for name, kind in _PARTS.items()}
         return Report(
             verdict=data["verdict"],
             exit=data["exit"],
@@ -92,6 +94,11 @@ def from_json(text: str) -> Report:
         raise ValueError(f"report.json has no {error}") from None
     except (TypeError, AttributeError) as error:
         raise ValueError(f"report.json is no report: {error}") from None
+
+
+def _entries(data: dict[str, Any], name: str) -> Any:
+    """The entries of a part; commands are not in reports of earlier versions."""
+    return data.get(name, []) if name == "commands" else data[name]
 
 
 def published_schema() -> dict[str, Any]:

@@ -29,8 +29,8 @@ _TAGS = {"failed": "failure", "error": "error", "skipped": "skipped"}
 def to_junit(report: Report) -> bytes:
     """The JUnit file, UTF-8.
 
-    One `testcase` for every case of every run, every group of findings that no failed case shows, and every error;
-    their numbers are `counts` in report.json. Warnings are `system-out` of a result that passes.
+    One `testcase` for every case and command of every run, every group of findings that none of these shows, and every
+    error; their numbers are `counts` in report.json. Warnings are `system-out` of a result that passes.
     """
     found = results(report)
     names = sum(byte_length(_attribute(item.group)) + byte_length(_attribute(item.name)) for item in found)
@@ -64,8 +64,9 @@ def _numbers(found: Sequence[Result]) -> str:
 
 def _testcase(item: Result, message_bytes: int, body_bytes: int) -> Iterator[str]:
     head = f'    <testcase classname="{_attribute(item.group)}" name="{_attribute(item.name)}"'
-    message, kind, body = _content(item)
-    if item.status == "passed" and not item.findings:
+    plain = item.status == "passed" and not item.findings and item.command is None
+    message, kind, body = ("", "", "") if plain else _content(item)
+    if item.status == "passed" and not item.findings and not body:
         yield f"{head}/>"
         return
     yield f"{head}>"
@@ -92,6 +93,13 @@ def _content(item: Result) -> tuple[str, str, str]:
         parts = [case.message, place, *map(_described, groups_of(item.findings))]
         kind = "not-judged" if case.status == "not-judged" else "case"
         return message, item.findings[0].check if item.findings else kind, "\n\n".join(part for part in parts if part)
+    if item.command is not None:
+        command = item.command
+        code = "" if command.exit is None else f", exit code {command.exit}"
+        message = item.findings[0].message if item.findings else f"{command.outcome}{code}"
+        parts = [*map(_described, groups_of(item.findings)), command.output]
+        kind = item.findings[0].check if item.findings else "command"
+        return message, kind, "\n\n".join(part for part in parts if part)
     first, more = item.findings[0], len(item.findings) - 1
     message = first.message.strip().partition("\n")[0]
     return (

@@ -62,6 +62,25 @@ def to_markdown(report: Report) -> str:
                 ),
             )
         )
+    if judgement.commands:
+        blocks.append(
+            _table(
+                ("command", "server", "backend", "era", "profile", "outcome", "exit", "servers recorded"),
+                (
+                    (
+                        cell(row.command),
+                        cell(row.server),
+                        cell(row.backend),
+                        row.era,
+                        cell(row.profile),
+                        row.outcome,
+                        "–" if row.exit is None else str(row.exit),
+                        str(row.transcripts),
+                    )
+                    for row in judgement.commands
+                ),
+            )
+        )
     if judgement.listed:
         blocks.append(
             _table(

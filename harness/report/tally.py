@@ -1,7 +1,8 @@
 """What a report counts to: the results that `report.xml` lists one by one, and their numbers in `report.json`.
 
-One result for every case of every run, one for every group of findings that no failed case shows already, one for
-every error. Every pair of (group, name) is unique, also over the shards of one run: the axes are part of the group.
+One result for every case and command of every run, one for every group of findings that none of these shows already,
+one for every error. Every pair of (group, name) is unique, also over the shards of one run: the axes are part of the
+group.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.model.checks import family_of
-from harness.model.finding import CaseResult, Finding, HarnessFailure, Ran, Report
+from harness.model.finding import CaseResult, CommandResult, Finding, HarnessFailure, Ran, Report
 from harness.report.escape import label
 
 __all__ = ["MAX_GROUPS", "Result", "Tally", "results", "tally"]
 
 MAX_GROUPS = 5_000  # more groups of findings are gathered by check, without the tool
 NAME_BYTES = 256
+
+_OF_COMMANDS = ("suite/command-failed", "suite/command-recorded-nothing")
 
 State = Literal["passed", "failed", "error", "skipped"]
 _STATES: dict[str, State] = {"passed": "passed", "failed": "failed", "not-judged": "error", "not-run": "skipped"}
@@ -31,7 +34,7 @@ class Result:
     Attributes:
         group: Server, backend, era, profile and suite, percent-encoded where they hold a slash, joined by slashes.
         name: Unique in its group.
-        case: The case that it is the result of, or None.
+        case: The case that it is the result of, or None; `command` likewise.
         failure: The error that it is, or None.
         findings: The findings of the group, or those that say why the case failed.
     """
@@ -40,6 +43,7 @@ class Result:
     name: str
     status: State
     case: CaseResult | None = None
+    command: CommandResult | None = None
     failure: HarnessFailure | None = None
     findings: tuple[Finding, ...] = ()
 
@@ -88,6 +92,14 @@ def results(report: Report) -> list[Result]:
         group = _group((case.server, case.backend, case.era, case.profile, case.suite))
         why = tuple(tied.get((case.server, f"{case.suite}/{case.case}"), ())) if status == "failed" else ()
         found.append(Result(group=group, name=label(case.case, NAME_BYTES), status=status, case=case, findings=why))
+    for command in judgement.commands:
+        group = _group((command.server, command.backend, command.era, command.profile, "commands"))
+        why = tuple(item for item in untied if _is_of(item, command))
+        failed = command.outcome != "passed" or any(item.severity == "error" for item in why)
+        state: State = "failed" if failed else "passed"
+        name = label(command.command, NAME_BYTES)
+        found.append(Result(group=group, name=name, status=state, command=command, findings=why))
+    untied = [item for item in untied if not any(_is_of(item, command) for command in judgement.commands)]
     for (server, name), findings in _groups(untied).items():
         failed = strict or any(finding.severity == "error" for finding in findings)
         group = _group((*_axes(server, judgement.ran), "checks"))
@@ -99,6 +111,14 @@ def results(report: Report) -> list[Result]:
         name = label(f"{failure.kind}: {first.strip()}", NAME_BYTES)
         found.append(Result(group=group, name=name, status="error", failure=failure))
     return _unique(sorted(found, key=lambda result: (result.group, result.name)))
+
+
+def _is_of(finding: Finding, command: CommandResult) -> bool:
+    """Whether a finding is about a command."""
+    return finding.check in _OF_COMMANDS and (finding.server, finding.evidence.get("command")) == (
+        command.server,
+        command.command,
+    )
 
 
 def _axes(server: str, ran: Sequence[Ran]) -> tuple[str, str, str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 from harness.model.checks import family_of
 from harness.model.finding import (
     CaseResult,
+    CommandResult,
     Coverage,
     Excused,
     Finding,
@@ -81,6 +82,7 @@ def to_text(report: Report, *, color: bool = False, width: int = 100) -> str:
     blocks: list[list[str]] = [
         [f"{paint('bold', 'mcp-rollcall:')} {paint(style, report.verdict)} — {headline(report)}"],
         list(_cells(judgement, paint, width)),
+        _commands(judgement.commands, paint, width),
         list(_lists(judgement.listed)),
         *_findings(judgement.findings, paint, width),
         *_errors(judgement.errors, paint, width),
@@ -244,6 +246,17 @@ def _cells(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
             line = longer
         if line:
             yield " " * (2 + column) + paint("dim", line)
+
+
+def _commands(items: Sequence[CommandResult], paint: Paint, width: int) -> list[str]:
+    """One line for every command of every run: how it ended, and how many servers it was seen to start."""
+
+    def shown(item: CommandResult) -> tuple[str, str]:
+        run = f"{item.server} {item.backend} {item.era} {item.profile}"
+        how = item.outcome if item.exit is None else f"{item.outcome}, exit code {item.exit}"
+        return f"{visible(item.command)} ({visible(run)})", f"{how}, {amount(item.transcripts, 'server')} recorded"
+
+    return _listed("Commands", items, shown, paint, width)
 
 
 def _tools_listed(lists: Sequence[Listed]) -> int:

@@ -17,6 +17,7 @@ from harness.model.plan import (
     CaseSpec,
     Cell,
     CheckSettings,
+    CommandSpec,
     ExemptionSpec,
     LoweredSpec,
     Place,
@@ -35,6 +36,7 @@ from harness.model.transcript import (
     Body,
     CaseEnded,
     CaseStarted,
+    CommandRecord,
     Diagnostic,
     Evidence,
     Exited,
@@ -210,7 +212,7 @@ def cases_of(transcripts, *, extra=()):
     """The cases that transcripts show, as a plan would have them; a step's line is 10 × (its index + 1)."""
     steps, names = {}, {}
     for transcript in transcripts:
-        for event in transcript.events:
+        for event in () if transcript.is_outside else transcript.events:
             if isinstance(event, CaseStarted):
                 names.setdefault((event.suite, event.case))
             if isinstance(event, StepStarted):
@@ -285,6 +287,7 @@ def plan_for(
     parameters="report",
     tokens=None,
     contract=None,
+    commands=(),
 ):
     """A plan that has exactly the runs of the evidence, and those of `also`."""
     by_cell = {}
@@ -312,6 +315,7 @@ def plan_for(
                 cases=cases,
                 selected=names if selected is None else selected,
                 fingerprint="f",
+                commands=commands,
             )
             for run_key in keys
         )
