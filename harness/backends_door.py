@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.model.progress import Progress
     from harness.report.backend_list import Shelved, Stood
 
-__all__ = ["COMMANDS", "run"]
+__all__ = ["COMMANDS", "choose", "find_backend", "run"]
 
 ROLE = "backend"  # a stack knows its parts by their roles; here there is one
 
@@ -156,6 +156,15 @@ def _one(base: Path, roots: Sequence[Path], name: str) -> Shelved:
     return min(map(_shelved, found), key=lambda item: item.shipped)
 
 
+def find_backend(base: Path, roots: Sequence[Path], name: str) -> BackendSpec:
+    """The backend of a name: of the first folder whose own backends/ has it, else the shipped one.
+
+    Raises:
+        ConfigError: There is none, or it has problems.
+    """
+    return _one(base, roots, name).spec
+
+
 def _shelved(spec: BackendSpec) -> Shelved:
     from harness.integration import catalogue
     from harness.report.backend_list import Shelved
@@ -181,7 +190,7 @@ def _try(
 
     name, at, wanted = str(parsed.name).partition("@")
     spec = _one(base, roots, name).spec
-    choice, runtime, settled = _choice(spec, wanted if at else None, parsed.runtime, progress)
+    choice, runtime, settled = choose(spec, wanted if at else None, parsed.runtime, progress)
     state = state_folder(roots[0], base / parsed.state if parsed.state else None)
     failed: list[BaseException] = []
     held = [False]
@@ -219,7 +228,7 @@ def _try(
     return 0
 
 
-def _choice(
+def choose(
     spec: BackendSpec, version: str | None, runtime: str, progress: Progress
 ) -> tuple[RoleChoice, Runtime, bool]:
     """What is stood up and how; the last is whether that is final, or may change where images cannot be had.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.problems import did_you_mean
-from harness.engine.guard import check_targets
+from harness.engine.guard import check_roots, check_targets
 from harness.engine.run import placed
 from harness.model.placeholders import expand, names_in
 from harness.model.plan import Cell, ExemptionSpec, Plan, ProfileSpec, ProjectSpec
@@ -63,6 +63,11 @@ def _of_run(project: ProjectSpec, cell: Cell, profile: ProfileSpec) -> Iterator[
         folders=(project.root, Path(str(values["tmp"]))),
     ):
         yield placed(project, profile, sentence)
+    roots = [item.uri for item in profile.roots or ()]
+    if set(names_in(roots)) <= values.keys():
+        folders = (project.root, Path(str(values["tmp"])))
+        for sentence in check_roots([expand(uri, values) for uri in roots], folders=folders):
+            yield placed(project, profile, sentence)
 
 
 def _values(project: ProjectSpec, cell: Cell) -> Mapping[str, str]:

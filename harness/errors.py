@@ -7,18 +7,29 @@ Doors alone catch these; see `harness.cli`.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 __all__ = [
     "EXIT_CLEAN",
     "EXIT_FINDINGS",
     "BuildError",
+    "CallError",
     "ConfigError",
+    "CoverageError",
+    "ExpectedError",
     "HarnessError",
     "Interrupted",
+    "ListError",
+    "MisuseError",
+    "NoAnswer",
+    "NoToken",
+    "NotLoopback",
     "NothingSelected",
+    "ServerClosed",
+    "ServerDied",
     "ServerError",
     "StackError",
+    "ToolError",
     "code_of_kind",
     "iterate_errors",
     "world_error",
@@ -62,6 +73,13 @@ class ConfigError(HarnessError):
     kind = "config"
 
 
+class MisuseError(HarnessError):
+    """The Python API was used in a way that cannot work, such as from another event loop; exit 2."""
+
+    code = 2
+    kind = "usage"
+
+
 class NothingSelected(HarnessError):
     """There was nothing to run, or the selection left nothing; exit 3."""
 
@@ -97,9 +115,101 @@ class Interrupted(HarnessError):
     kind = "interrupted"
 
 
+class CallError(Exception):
+    """A call through the Python API did not come to what was asked of it; never an exception group.
+
+    Args:
+        message: What happened, with the evidence in it; secrets are masked.
+        target: The tool, the prompt, the URI or the method.
+        arguments: What it was called with.
+        stderr: The tail of the server's stderr at that moment.
+    """
+
+    def __init__(
+        self, message: str, *, target: str = "", arguments: Mapping[str, object] | None = None, stderr: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.target = target
+        self.arguments = {} if arguments is None else dict(arguments)
+        self.stderr = stderr
+
+
+class ToolError(CallError):
+    """A result with `isError`, or a JSON-RPC error, that nobody expected.
+
+    Attributes:
+        text: The text of the answer, or the message of the JSON-RPC error.
+        error_code: Of the JSON-RPC error, None for an `isError` result.
+    """
+
+    text = ""
+    error_code: int | None = None
+
+
+class ExpectedError(CallError, AssertionError):
+    """An error was expected and a success came, or an error for another reason than the stated one."""
+
+
+class NoToken(CallError, AssertionError):
+    """A call that should be confirmed was answered without a confirm_token."""
+
+
+class ListError(CallError):
+    """A listing was answered with an error, or with something that is no whole list."""
+
+
+class NoAnswer(CallError):
+    """No answer in time; the server lives, and may be asked again.
+
+    Attributes:
+        timeout_s: How long was waited.
+        in_flight: Labels of all requests that were open then.
+    """
+
+    timeout_s = 0.0
+    in_flight: tuple[str, ...] = ()
+
+
+class ServerDied(CallError):
+    """The server ended, or had to be ended, before it answered.
+
+    Attributes:
+        exit_code: Its exit code, None where a signal ended it.
+        signal: The number of that signal, None where it ended by itself.
+        in_flight: Labels of the requests that it left unanswered.
+        orphans: Commands of the processes that outlived it; they were killed.
+    """
+
+    exit_code: int | None = None
+    signal: int | None = None
+    in_flight: tuple[str, ...] = ()
+    orphans: tuple[str, ...] = ()
+
+
+class NotLoopback(AssertionError):
+    """An address or a URL that is not this machine's own, or that programs may read differently."""
+
+
+class CoverageError(AssertionError):
+    """What recorded calls and lists of tools do not show; one error with all of it.
+
+    Attributes:
+        findings: Each thing that is wrong, as reports have it.
+    """
+
+    def __init__(self, message: str, findings: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings
+
+
+class ServerClosed(CallError):
+    """The server was closed by its user, before the call or while it waited."""
+
+
 def code_of_kind(kind: str) -> int:
     """The exit code for `errors[].kind` of a report; that of "internal" for a word that is none of ours."""
-    classes = (ConfigError, NothingSelected, BuildError, StackError, ServerError, Interrupted)
+    classes = (ConfigError, MisuseError, NothingSelected, BuildError, StackError, ServerError, Interrupted)
     return next((item.code for item in classes if item.kind == kind), HarnessError.code)
 
 

@@ -64,6 +64,7 @@ class Options:
     require_complete: bool = False
     rebuild: bool = False
     today: date | None = None
+    idle: bool = False  # somebody else makes the calls: suites are not needed
     through_nox: bool = False  # commands are shown as nox sessions, which name the projects by themselves
 
 
@@ -206,7 +207,21 @@ def load_plan(
     notes: tuple[str, ...] = ()
     if runtimes is None:
         runtimes, notes = choose_runtimes(options, loaded)
-    return loaded, make_plan(loaded, selection=_selection(options, loaded), runtimes=runtimes, notes=notes)
+    selection = _selection(options, loaded)
+    return loaded, make_plan(loaded, selection=selection, runtimes=runtimes, notes=notes, idle=options.idle)
+
+
+async def load_both_plans(options: Options, *, progress: Progress) -> tuple[Plan, Plan]:
+    """The plan of the selection, settled, and that of everything that there is, with the same runtimes.
+
+    Raises:
+        ConfigError, NothingSelected, StackError: As `load_plan`.
+    """
+    loaded, plan = load_plan(options)
+    selected = await settle(options, loaded, plan, progress=progress)
+    runtimes: dict[str, Runtime] = {run.key.server: run.runtime for run in selected_runs(selected) if run.runtime}
+    whole = make_plan(loaded, selection=Selection(), runtimes=runtimes, notes=selected.notes, idle=options.idle)
+    return selected, whole
 
 
 def _load(options: Options, outcome: Outcome | None) -> Loaded:
@@ -300,7 +315,8 @@ async def settle(options: Options, loaded: Loaded, plan: Plan, *, progress: Prog
             progress.note(name, notes[-1])
     if notes == list(plan.notes):
         return plan
-    return make_plan(loaded, selection=_selection(options, loaded), runtimes=runtimes, notes=notes)
+    selection = _selection(options, loaded)
+    return make_plan(loaded, selection=selection, runtimes=runtimes, notes=notes, idle=options.idle)
 
 
 async def execute(

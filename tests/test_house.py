@@ -62,7 +62,7 @@ def test_imports_run_one_way(path):
     [
         ("docker", {"harness.engine.docker"}),
         ("nox", {"harness.sessions"}),
-        ("pytest", {"harness.pytest_plugin"}),
+        ("pytest", {"harness.pytest_active", "harness.pytest_plugin", "harness.pytest_state"}),
     ],
 )
 def test_a_package_is_imported_in_its_home_only(package, homes):

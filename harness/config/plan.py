@@ -63,19 +63,25 @@ class Selection:
 
 
 def make_plan(
-    loaded: Loaded, *, selection: Selection, runtimes: Mapping[str, Runtime], notes: Sequence[str] = ()
+    loaded: Loaded,
+    *,
+    selection: Selection,
+    runtimes: Mapping[str, Runtime],
+    notes: Sequence[str] = (),
+    idle: bool = False,
 ) -> Plan:
     """The plan of what was selected.
 
     Args:
         runtimes: Name of each server with backends -> how these are stood up.
         notes: For the first line of the report.
+        idle: Somebody else makes the calls: there need not be any suites.
     Raises:
         ConfigError: The selection names something that is not there, or its expression cannot be read.
         NothingSelected: There is nothing to run, or the selection left nothing.
     """
     projects = loaded.projects
-    _refuse_nothing(projects)
+    _refuse_nothing(projects, idle=idle)
     choices = {
         project.server.name: choices_of(project.roles, project.backends, runtimes.get(project.server.name, "docker"))
         for project in projects
@@ -130,7 +136,7 @@ def make_plan(
                 runs.append(run)
             if runs:
                 cells.append(Cell(server=server, backend=label, roles=roles, runs=tuple(runs)))
-    if not any(run.selected or run.commands for cell in cells for run in cell.runs):
+    if not any(idle or run.selected or run.commands for cell in cells for run in cell.runs):
         said = "the selection leaves no case to run" if cells else "the selection leaves nothing to run"
         raise NothingSelected(said, hint="the options each hold for one axis, and all of them must hold")
     used = {cell.server for cell in cells}
@@ -150,9 +156,11 @@ def make_plan(
     )
 
 
-def _refuse_nothing(projects: Sequence[ProjectSpec]) -> None:
+def _refuse_nothing(projects: Sequence[ProjectSpec], *, idle: bool) -> None:
     if not projects:
         raise NothingSelected("nothing to run: there is no server")
+    if idle:
+        return
     if any(suite.cases for project in projects for suite in project.suites):
         return
     if any(project.commands for project in projects):

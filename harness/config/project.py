@@ -18,7 +18,9 @@ from harness.config.suites import Around, build_suite, suite_problems
 from harness.config.toml import Document, Files
 from harness.config.validate import check, other_version
 from harness.config.values import (
+    BACKSLASH,
     Scope,
+    bad_pattern,
     escapes,
     fold,
     items,
@@ -34,8 +36,10 @@ from harness.model.choices import cell_names, known_choices
 from harness.model.contract import Contract
 from harness.model.plan import (
     CALL_TIMEOUT_S,
+    ELICIT_MODES,
     ERAS,
     START_TIMEOUT_S,
+    AnswerSpec,
     BackendSpec,
     CheckSettings,
     LoweredSpec,
@@ -44,6 +48,8 @@ from harness.model.plan import (
     ProjectSpec,
     RoleChoice,
     RoleSpec,
+    RootSpec,
+    SampleSpec,
     ServerSpec,
     SuiteSpec,
 )
@@ -278,7 +284,7 @@ def _server_problems(document: Document, roles: Mapping[str, _Role]) -> Iterator
     for key in ("command", "env"):
         yield from unknown_placeholders(document, ("server", key), server.get(key), running.judge)
     for name, profile in table(document.data.get("profiles")).items():
-        yield from unknown_placeholders(document, ("profiles", name, "env"), table(profile).get("env"), running.judge)
+        yield from _profile_problems(document, ("profiles", name), table(profile), running)
 
 
 # --- profiles and suites ------------------------------------------------------------------------
@@ -295,6 +301,70 @@ def _profile_names(files: Files, document: Document) -> Iterator[str]:
         yield name
     if not profiles:
         yield "plain"
+
+
+def _profile_problems(document: Document, path: Path, profile: Mapping[str, Any], running: Scope) -> Iterator[Problem]:
+    """What no schema says of one profile."""
+    resolved = [((*path, key), profile.get(key)) for key in ("env", "roots")]
+    patterns: list[tuple[Path, Any]] = []
+    for key, sent in (("answers", ("content",)), ("sampling", ("text", "content"))):
+        for index, item in enumerate(map(table, items(profile.get(key)))):
+            here: Path = (*path, key, index)
+            resolved += [((*here, part), item.get(part)) for part in sent]
+            patterns.append(((*here, "message"), item.get("message")))
+    for where, value in resolved:
+        yield from unknown_placeholders(document, where, value, running.judge)
+    for where, pattern in patterns:
+        if isinstance(pattern, str) and (wrong := bad_pattern(pattern)):
+            yield document.problem(where, wrong, BACKSLASH if "\\" in pattern else "")
+    if "elicit_modes" in profile and not {"elicit", "answers"} & profile.keys():
+        hint = 'write elicit = "decline", or scripted answers'
+        yield document.problem((*path, "elicit_modes"), "nothing is answered in these modes", hint)
+    if "sampling_tools" in profile and "sampling" not in profile:
+        hint = "write what the model says: [[profiles.NAME.sampling]]"
+        yield document.problem((*path, "sampling_tools"), "this goes with sampling, which is missing", hint)
+    modes = texts(profile.get("elicit_modes", ["form"]))
+    for index, item in enumerate(map(table, items(profile.get("answers")))):
+        here = (*path, "answers", index)
+        mode = item.get("mode")
+        if mode in ("form", "url") and mode not in modes:
+            hint = f'write elicit_modes = ["form", "url"] in [{".".join(map(str, path))}]'
+            yield document.problem((*here, "mode"), f"this profile does not declare the mode {mode}", hint)
+        if "content" in item and (item.get("action", "accept") != "accept" or mode == "url"):
+            why = "a URL is answered without content" if mode == "url" else "only what is accepted has content"
+            yield document.problem((*here, "content"), why)
+    for index, item in enumerate(map(table, items(profile.get("sampling")))):
+        kinds = [table(block).get("type") for block in items(item.get("content"))]
+        if "tool_use" in kinds and profile.get("sampling_tools") is not True:
+            where = (*path, "sampling", index, "content", kinds.index("tool_use"))
+            hint = f"write sampling_tools = true in [{'.'.join(map(str, path))}]"
+            yield document.problem(where, "this profile does not declare sampling with tools", hint)
+
+
+def _profile(name: str, value: Mapping[str, Any]) -> ProfileSpec:
+    """The profile in a file without problems."""
+    roots = value.get("roots")
+    return ProfileSpec(
+        name=name,
+        elicit=value.get("elicit"),
+        env=dict(value.get("env", {})),
+        elicit_modes=tuple(mode for mode in ELICIT_MODES if mode in value.get("elicit_modes", ["form"])),
+        answers=tuple(
+            AnswerSpec(**{**item, "fields": tuple(item.get("fields", ()))}) for item in value.get("answers", [])
+        ),
+        sampling=tuple(map(_sample, value.get("sampling", []))),
+        sampling_tools=value.get("sampling_tools", False),
+        roots=None
+        if roots is None
+        else tuple(RootSpec(uri=item) if isinstance(item, str) else RootSpec(**item) for item in roots),
+        log_level=value.get("log_level"),
+        progress=value.get("progress", False),
+    )
+
+
+def _sample(value: Mapping[str, Any]) -> SampleSpec:
+    given = {key: item for key, item in value.items() if key not in ("content", "reject")}
+    return SampleSpec(**given, content=tuple(value.get("content", ())))
 
 
 def _suite_documents(files: Files, document: Document, root: FilePath) -> tuple[list[Document], tuple[Problem, ...]]:
@@ -413,15 +483,12 @@ def _build(
         ),
         roles=_role_specs(document),
         backends=_backends(roles),
-        profiles=tuple(
-            ProfileSpec(name=name, elicit=value.get("elicit"), env=dict(value.get("env", {})))
-            for name, value in data.get("profiles", {}).items()
-        )
+        profiles=tuple(_profile(name, value) for name, value in data.get("profiles", {}).items())
         or (ProfileSpec(name="plain"),),
         suites=suites,
         checks=_checks(document),
         exemptions_file=exemptions,
-        places={path: document.place(path) for path in _addressable(data)},
+        places={tuple(map(str, path)): document.place(path) for path in _addressable(data)},
         contract_file=root / data["contract"] if "contract" in data else None,
         contract=contract,
         server_line=document.place(("server",)).line,
@@ -466,9 +533,10 @@ def _checks(document: Document) -> CheckSettings:
     )
 
 
-def _addressable(data: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _addressable(data: Mapping[str, Any]) -> Iterator[Path]:
     """Where an address may stand."""
     yield ("server", "command")
     yield from (("server", "env", name) for name in data["server"].get("env", {}))
     for profile, value in data.get("profiles", {}).items():
         yield from (("profiles", profile, "env", name) for name in value.get("env", {}))
+        yield from (("profiles", profile, "roots", index) for index in range(len(value.get("roots", []))))

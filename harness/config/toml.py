@@ -6,7 +6,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from pathlib import Path as FilePath
@@ -160,8 +160,8 @@ def parse(data: bytes, *, file: str, path: FilePath) -> Document | Problem:
     return Document(file, path, values, scan(text))
 
 
-def faults(document: Document, *, dates: bool) -> Iterator[tuple[Path, str, str]]:
-    """Values that JSON has not, as path, message and hint: nan, inf, and (unless `dates`) dates and times."""
+def faults(document: Document, *, dates: Callable[[Path], bool]) -> Iterator[tuple[Path, str, str]]:
+    """Values that JSON has not, as path, message and hint: nan, inf, and dates and times where `dates` forbids them."""
     stack: list[tuple[Path, Any]] = [((), document.data)]
     while stack:
         path, value = stack.pop()
@@ -172,7 +172,7 @@ def faults(document: Document, *, dates: bool) -> Iterator[tuple[Path, str, str]
                 stack.extend(((*path, index), item) for index, item in enumerate(value))
             case float() if not math.isfinite(value):
                 yield path, f"{value} is no number that can be used here", "write a finite number"
-            case date() | time() if not dates:
+            case date() | time() if not dates(path):
                 yield path, f"{kind_of(value)}, which JSON does not have", f'write it as text: "{value.isoformat()}"'
             case _:
                 pass

@@ -19,6 +19,7 @@ from harness.config.toml import Document
 from harness.model.placeholders import names_in
 
 __all__ = [
+    "BACKSLASH",
     "Scope",
     "bad_pattern",
     "escapes",
@@ -32,6 +33,7 @@ __all__ = [
     "unknown_placeholders",
 ]
 
+BACKSLASH = "use single quotes, so that a backslash is one: '\\d+'"  # a hint
 MAX_PATTERN_CHARACTERS = 5_000
 MAX_PATTERN_REPEATS = 1_000_000
 

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["COMMON_PORTS", "check_targets", "faulty_variables", "is_loopback", "numeric_host"]
+__all__ = ["COMMON_PORTS", "check_roots", "check_targets", "faulty_variables", "is_loopback", "numeric_host"]
 
 HOSTLESS = {"duckdb", "file", "mem", "memory", "sqlite", "sqlite3"}  # schemes that name a file, or nothing
 HOSTLESS_DRIVERS = {"", "aiosqlite", "pysqlcipher", "pysqlite"}
@@ -227,6 +227,19 @@ def check_targets(
     for name, problem in _lone_ports(rules, flags, {**env, **flags}):
         out.append(f"argument {name.lower()}: the port is refused: {problem}")
     return tuple(dict.fromkeys(out))
+
+
+def check_roots(uris: Sequence[str], *, folders: Iterable[Path]) -> tuple[str, ...]:
+    """Every root of a client that is no folder inside the given ones, a sentence each, as `root N: …` from 1."""
+    rules = _rules((), None, (), folders)
+    out = []
+    for number, uri in enumerate(uris, 1):
+        path = unquote(re.split(r"[?#]", uri, maxsplit=1)[0].removeprefix("file://"))
+        if not uri.startswith("file:///"):
+            out.append(f"root {number}: what follows file:// would be a host; write file:///…")
+        elif not _is_in(rules, path):
+            out.append(f"root {number}: it is a path outside of ${{tmp}} and ${{repo}}")
+    return tuple(out)
 
 
 def faulty_variables(

@@ -87,7 +87,7 @@ async def _list(command: Command, era: Era, scope: Scope, *, start_s: float, cal
         stdio.leftovers = partial(container.remove, env=env, cwd=command.cwd)
     finished = False
     try:
-        session = WireSession(stdio, era=era, elicit=None)
+        session = WireSession(stdio, era=era)
         await _open(session, stdio, command, start_s)
         await _lists(session, stdio, command, call_s)
         finished = True

@@ -175,6 +175,20 @@ class ServerProcess:
             os.close(self._pidfd)
             self._pidfd = -1
 
+    def kill_now(self) -> None:
+        """Kills the leader, its group and its family at once, without an event loop; for the end of our own process."""
+        family = _family(self.pid)
+        for pipe in self.pipes:
+            with suppress(OSError):
+                pipe.close()
+        self._signal_group(signal.SIGKILL)
+        for seen in _processes():
+            with suppress(OSError):
+                if seen.pid != os.getpid() and self.is_of(seen, family):
+                    _kill(seen)
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(timeout=KILL_S)
+
     async def stop(
         self, close_stdin: Callable[[], None], *, hurry: bool = False, grace_s: float = ORPHAN_GRACE_S
     ) -> Exit:

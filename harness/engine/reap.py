@@ -19,7 +19,7 @@ from harness.engine.mask import Masker, is_secret_name
 from harness.engine.scope import LABEL, PREFIX, boot_id, is_dead, owner_of, start_time
 from harness.errors import StackError
 
-__all__ = ["KILL_GRACE_S", "Leftover", "ReapReport", "reap"]
+__all__ = ["KILL_GRACE_S", "Leftover", "ReapReport", "reap", "reap_folders"]
 
 KILL_GRACE_S = 3.0
 COMMAND_CHARS = 200  # of a process
@@ -80,6 +80,11 @@ def reap(*, dry_run: bool = False) -> ReapReport:
     return ReapReport(
         removed=tuple(sweep.removed), kept=tuple(sweep.kept), failed=tuple(sweep.failed), notes=tuple(sweep.notes)
     )
+
+
+def reap_folders() -> None:
+    """Only processes and temporary folders of dead invocations, without a word: what a killed child of ours left."""
+    _Sweep(dry_run=False).folders()
 
 
 class _Sweep:

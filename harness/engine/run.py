@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import anyio
 
+from harness.engine.answers import Answers, expanded_profile, placeholders_of
 from harness.engine.build import Built
 from harness.engine.client import client_pass, load_client
 from harness.engine.commands import CommandBench, run_commands
@@ -22,7 +23,7 @@ from harness.engine.container import ContainerRun, container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, EvidenceLost
-from harness.engine.guard import check_targets
+from harness.engine.guard import check_roots, check_targets
 from harness.engine.mask import Masker, is_secret_name
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
@@ -35,10 +36,10 @@ from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import CaseSpec, CommandSpec, ProfileSpec, ProjectSpec, Run
 from harness.model.progress import Progress, stage
-from harness.model.session import SessionProfile, SessionSpec
+from harness.model.session import SessionSpec
 from harness.model.transcript import CommandRecord, Diagnostic, RunRecord
 
-__all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one"]
+__all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one", "session_of"]
 
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
 MAX_RESTARTS = 100  # of one run's server: evidence has an end, also of one that dies of every call
@@ -79,6 +80,7 @@ class _Start:
     env: Mapping[str, str]
     marker: str
     container: ContainerRun | None
+    profile: ProfileSpec  # what the client answers, without placeholders
 
     async def open(self, recorder: Recorder, server: str) -> Stdio:
         """A server process as `spawn` starts it; where none starts, the transcript is closed, and gone if empty.
@@ -158,7 +160,7 @@ class _Bench:
         if why:
             recorder.add(Diagnostic, what="restarted", detail=why)
         self._session = WireSession(
-            self._stdio, era=self.run.key.era, elicit=self.run.profile.elicit, zero=self.count == 1
+            self._stdio, era=self.run.key.era, answers=Answers(self.start.profile), zero=self.count == 1
         )
         self.state.client_capabilities = self._session.client_capabilities
         await self._open()
@@ -390,25 +392,8 @@ async def _commands(
             own_era.append(command)
     if not own_era:
         return
-    session = SessionSpec(
-        run=run.key,
-        project=str(project.root),
-        plan=run.fingerprint,
-        build=built.fingerprint,
-        evidence=str(bench.attempt.folder),
-        began=bench.began,
-        secrets=bench.masker.secrets,
-        command=start.argv if start.container is None else start.container.argv,
-        cwd=str(start.cwd),
-        env=dict(start.env),
-        values={name: str(value) for name, value in values.items() if not name.startswith("env.")},
-        allowed=tuple(f"{host}:{port}" for host, port in _allowed(stack, values)),
-        names=tuple(stack.names),
-        folders=(str(folder), str(project.root)),
-        call_timeout_s=project.server.call_timeout_s,
-        start_timeout_s=project.server.start_timeout_s,
-        profiles={item.name: SessionProfile(elicit=item.elicit, env=dict(item.env)) for item in project.profiles},
-    )
+    session = _session(run, project, built, stack, values, start, folder, masker=bench.masker)
+    session = replace(session, evidence=str(bench.attempt.folder), began=bench.began)
     commands = CommandBench(
         session=session,
         root=project.root,
@@ -420,6 +405,65 @@ async def _commands(
         subject=f"{run.key.server} {run.key.backend} {run.key.era} {run.key.profile}",
     )
     await run_commands(own_era, commands, records)
+
+
+def session_of(
+    run: Run,
+    project: ProjectSpec,
+    *,
+    built: Built,
+    stack: Stack,
+    scope: Scope,
+    masker: Masker,
+    attempt: Attempt,
+    began: float,
+) -> SessionSpec:
+    """A session in a run whose servers are all started by somebody else; they find their stack as ours do.
+
+    Args:
+        attempt: Where their transcripts go.
+        began: When it did, by `time.monotonic()`.
+    Raises:
+        ConfigError: A placeholder without a value, or a target that is not of this stack.
+    """
+    folder = scope.tmp / f"server-{token_hex(8)}"
+    folder.mkdir()
+    values = _values(run, project, [], stack, folder, masker)
+    start = _start(run, project, built, stack, values, folder, masker, scope)
+    session = _session(run, project, built, stack, values, start, folder, masker=masker)
+    return replace(session, evidence=str(attempt.folder), began=began)
+
+
+def _session(
+    run: Run,
+    project: ProjectSpec,
+    built: Built,
+    stack: Stack,
+    values: Mapping[str, Any],
+    start: _Start,
+    folder: Path,
+    *,
+    masker: Masker,
+) -> SessionSpec:
+    return SessionSpec(
+        run=run.key,
+        project=str(project.root),
+        plan=run.fingerprint,
+        build=built.fingerprint,
+        evidence="",
+        began=0.0,
+        secrets=masker.secrets,
+        command=start.argv if start.container is None else start.container.argv,
+        cwd=str(start.cwd),
+        env=dict(start.env),
+        values={name: str(value) for name, value in values.items() if not name.startswith("env.")},
+        allowed=tuple(f"{host}:{port}" for host, port in _allowed(stack, values)),
+        names=tuple(stack.names),
+        folders=(str(folder), str(project.root)),
+        call_timeout_s=project.server.call_timeout_s,
+        start_timeout_s=project.server.start_timeout_s,
+        profiles={item.name: item for item in project.profiles},
+    )
 
 
 def _allowed(stack: Stack, values: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -489,7 +533,7 @@ async def _probe(bench: _Bench) -> None:
     except ServerError:
         return
     try:
-        session = WireSession(stdio, era=bench.run.key.era, elicit=bench.run.profile.elicit)
+        session = WireSession(stdio, era=bench.run.key.era, answers=Answers(bench.start.profile))
         await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
         method = "server/discover" if session.era == "modern" else "ping"
         wait_s, began = PROBE_WAIT_S, time.monotonic()
@@ -520,6 +564,10 @@ def placed(project: ProjectSpec, profile: ProfileSpec, sentence: str) -> str:
         owner = ("profiles", profile.name) if name in profile.env else ("server",)
         path = (*owner, "env", name)
         sentence = sentence.removeprefix(f"variable {name}: ")
+    elif sentence.startswith("root "):
+        index = int(name.removeprefix("root ")) - 1
+        place = project.places.get(("profiles", profile.name, "roots", str(index)), project.place)
+        return f"{place} [profiles.{profile.name}] roots#{index + 1}: {sentence.partition(': ')[2]}"
     return f"{project.places.get(path, project.place)} [{'.'.join(path[:-1])}] {path[-1]}: {sentence}"
 
 
@@ -557,9 +605,11 @@ def _values(
 def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]]) -> Iterator[str]:
     server = project.server
     yield from names_in([*server.command, server.cwd, dict(server.env), dict(run.profile.env)])
+    yield from placeholders_of(run.profile)
     for _, case in selected:
         for step in (*case.steps, *case.cleanup):
             expected = [*step.expect.text_contains, step.expect.text_matches, step.expect.text_equals]
+            expected += step.expect.prompts or ()
             yield from names_in([step.target, dict(step.arguments), dict(step.expect.pointer), expected])
     for command in run.commands:
         yield from names_in([*command.argv, dict(command.env)])
@@ -591,6 +641,7 @@ def _start(
         argv = tuple(expand(part, values) for part in server.command)
         declared = {name: expand(text, values) for name, text in {**server.env, **run.profile.env}.items()}
         cwd = project.root / expand(server.cwd, values)
+        profile = expanded_profile(run.profile, values)
     except UnknownPlaceholder as error:
         raise ConfigError(f"{project.place}: ${{{error.args[0]}}} has no value here", server=server.name) from None
     masker.add(*(text for name, text in declared.items() if is_secret_name(name)))
@@ -603,6 +654,7 @@ def _start(
         names=stack.names,
         folders=(folder, project.root),
     )
+    refused += check_roots([item.uri for item in profile.roots or ()], folders=(folder, project.root))
     if refused:
         raise ConfigError(
             masker.text("the server was not started:\n" + "\n".join(placed(project, run.profile, x) for x in refused)),
@@ -621,7 +673,8 @@ def _start(
             )
     env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
     container = container_run(argv, scope=scope, server=folder.name)
-    return _Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}", container=container)
+    marker = f"{folder}{os.sep}"
+    return _Start(argv=argv, cwd=cwd, env=env, marker=marker, container=container, profile=profile)
 
 
 # --- after the end --------------------------------------------------------------------------------

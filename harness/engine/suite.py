@@ -15,12 +15,13 @@ import anyio
 import regex
 
 from harness.engine.record import Recorder
-from harness.engine.wire import Died, Final, TimedOut, WireSession
+from harness.engine.wire import PROGRESS_TIMES, Cancelled, Died, Final, TimedOut, WireSession
 from harness.model.outcome import (
     Answer,
     Missing,
     answer_of,
     capture,
+    compare_prompts,
     expect_from_json,
     expect_to_json,
     mismatches,
@@ -108,6 +109,7 @@ async def run_cases(
 
 async def _run_case(run: _Case) -> None:
     run.bench.recorder.add(CaseStarted, suite=run.suite, case=run.case.id)
+    run.bench.session.answers.begin()
     ended = False
 
     def end(how: str) -> None:
@@ -180,9 +182,12 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
         _started(recorder, step, ref, step.target, step.arguments, step.expect, timeout_s)
         return _ended(recorder, ref, "unresolved", f"${{{error.args[0]}}} has no value", "unresolved")
     _started(recorder, step, ref, target, arguments, shown, timeout_s)
-    deadline = min(time.monotonic() + timeout_s, run.deadline)
+    now = time.monotonic()
+    deadline, limit = (min(now + seconds, run.deadline) for seconds in (timeout_s, PROGRESS_TIMES * timeout_s))
     try:
-        final = await _act(run, step, ref, target, arguments, deadline)
+        final = await _act(run, step, ref, target, arguments, deadline, limit)
+    except Cancelled:
+        return await _after_cancel(run, step, ref, expect, timeout_s)
     except TimedOut as error:
         return _ended(recorder, ref, "timed-out", str(error), "timed-out")
     except Died as error:
@@ -195,11 +200,17 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
         return _ended(recorder, ref, "no-token", 'the first answer holds no confirm_token="…"', "stopped")
     if final.problem:
         return _ended(recorder, ref, "answered", f"no final answer: {final.problem}", "stopped")
+    if step.cancel_after_s is not None:
+        late = f"answered before it could be cancelled, after {step.cancel_after_s:g} s"
+        return _ended(recorder, ref, "answered", late, "stopped")
     answer = answer_of(step.action, final.message)
-    wrong = _mismatches(expect, answer)
+    prompts = run.bench.session.prompts_of(ref)
+    wrong = _mismatches(expect, answer, prompts)
     if wrong:  # in the words of what may be kept: they are cut, and half a secret is none that could be found
         masked = answer_of(step.action, recorder.masked_json(final.message))
-        wrong = _mismatches(shown, masked) or ("it differs from what is expected only in what is masked",)
+        wrong = _mismatches(shown, masked, recorder.masked_json(prompts)) or (
+            "it differs from what is expected only in what is masked",
+        )
     lost = _capture(run, step, answer) if not wrong else ()
     if (wrong or lost) and retry:
         _ended(recorder, ref, "retried", "; ".join((*wrong, *lost)), "stopped")
@@ -209,18 +220,36 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
     return _ended(recorder, ref, "answered", "; ".join(wrong), "stopped" if wrong or lost else "ok")
 
 
+async def _after_cancel(run: _Case, step: StepSpec, ref: StepRef, expect: ExpectSpec, timeout_s: float) -> Verdict:
+    """Whether the server lives on after a cancellation: it answers tools/list."""
+    session, recorder = run.bench.session, run.bench.recorder
+    label = f"tools/list after cancelling {step.action} {step.target}"
+    try:
+        await session.request("tools/list", label=label, timeout_s=timeout_s, step=ref, number=2)
+    except TimedOut as error:
+        return _ended(recorder, ref, "timed-out", str(error), "timed-out")
+    except Died as error:
+        return _ended(recorder, ref, "died", str(error), "died")
+    wrong = tuple(compare_prompts(expect, session.prompts_of(ref)))
+    return _ended(recorder, ref, "cancelled", "; ".join(wrong), "stopped" if wrong else "ok")
+
+
 async def _act(
-    run: _Case, step: StepSpec, ref: StepRef, target: str, arguments: Mapping[str, Any], deadline: float
+    run: _Case, step: StepSpec, ref: StepRef, target: str, arguments: Mapping[str, Any], deadline: float, limit: float
 ) -> Final | None:
     session = run.bench.session
-    first = await session.perform(step.action, target, arguments, deadline=deadline, step=ref)
+    first = await session.perform(
+        step.action, target, arguments, deadline=deadline, step=ref, limit=limit, cancel_after_s=step.cancel_after_s
+    )
     if not step.confirm:
         return first
     token = CONFIRM_TOKEN.search(answer_of(step.action, first.message).text)
     if token is None:
         return None
     confirmed = {**arguments, "confirm_token": token[1]}
-    return await session.perform(step.action, target, confirmed, deadline=deadline, step=ref, number=first.round + 1)
+    return await session.perform(
+        step.action, target, confirmed, deadline=deadline, step=ref, number=first.round + 1, limit=limit
+    )
 
 
 def _capture(run: _Case, step: StepSpec, answer: Answer) -> tuple[str, ...]:
@@ -236,9 +265,9 @@ def _capture(run: _Case, step: StepSpec, answer: Answer) -> tuple[str, ...]:
     return tuple(lost)
 
 
-def _mismatches(expect: ExpectSpec, answer: Answer) -> tuple[str, ...]:
+def _mismatches(expect: ExpectSpec, answer: Answer, prompts: Sequence[str]) -> tuple[str, ...]:
     try:
-        return mismatches(expect, answer)
+        return mismatches(expect, answer, prompts)
     except regex.error as error:
         return (f"text_matches cannot be read: {error}",)
 
@@ -273,6 +302,7 @@ def _started(
         confirm=step.confirm,
         unlisted=step.unlisted,
         timeout_s=timeout_s,
+        cancel_after_s=step.cancel_after_s,
     )
 
 

@@ -12,19 +12,21 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 
 from harness import __version__
-from harness.engine.forms import form_content
+from harness.engine.answers import Answers, Prompt, Question, Reply
 from harness.engine.stdio import PipeClosed, Stdio
 from harness.model.frame import message_in
 from harness.model.outcome import cut
-from harness.model.plan import Action, Elicit, Era
-from harness.model.transcript import Diagnostic, StepRef
+from harness.model.plan import Action, Era
+from harness.model.transcript import Diagnostic, Prompted, StepRef
 
 __all__ = [
     "DISCOVER_TIMEOUT_S",
@@ -32,10 +34,13 @@ __all__ = [
     "INPUT_ROUNDS",
     "MAX_PAGES",
     "MODERN_VERSION",
+    "PROGRESS_TIMES",
+    "Cancelled",
     "Died",
     "Final",
     "Listing",
     "NotSpoken",
+    "Notice",
     "Refused",
     "TimedOut",
     "WireSession",
@@ -46,13 +51,16 @@ MODERN_VERSION = "2026-07-28"
 DISCOVER_TIMEOUT_S = 10.0
 INPUT_ROUNDS = 10  # how often one request may come back for input
 MAX_PAGES = 500
+MAX_PROMPTS = 10_000
+MAX_NOTICES = 10_000
+PROGRESS_TIMES = 10  # its time may a request take in all where progress gives it more
+MAX_SCHEMA_CHARS = 20_000  # of what is recorded of a prompt beside the line that it came in
 STATE_ONLY_WAIT_S = 0.1  # before the next round where the server wants nothing but time
 CLOSING_S = 0.25  # from the close of its stdin to the end of a process that ends
 MAX_CHILDREN = 5  # that are named
 FRAMED_WAIT_S = 1.0  # how long we wait on where stdout begins with a Content-Length header
 
 METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
 UNSUPPORTED_VERSION = -32022
 _META = "io.modelcontextprotocol/"
 _METHODS: Mapping[Action, tuple[str, str]] = {
@@ -71,6 +79,10 @@ class TimedOut(Exception):
         super().__init__(sent if id != "" else f"{label} was not sent: no time was left for it")
         self.label = label
         self.id = id
+
+
+class Cancelled(Exception):
+    """We have cancelled the request, as was asked for; no answer to it is waited for."""
 
 
 class Died(Exception):
@@ -108,6 +120,29 @@ class Final:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A notification of the server's; `target` is the label of the one request that was under way, "" else."""
+
+    method: str
+    params: Mapping[str, Any]
+    target: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Clock:
+    """How long a request may take yet; each progress notification of its winds it up again, until `until`."""
+
+    key: int | str
+    method: str
+    label: str
+    timeout_s: float
+    step: StepRef | None
+    until: float
+    timer: asyncio.TimerHandle
+    best: float = float("-inf")
+
+
 @dataclass(slots=True, kw_only=True)
 class Listing:
     """All pages of a list; `problem` says why it is not all of it, "" if it is."""
@@ -121,19 +156,23 @@ class WireSession:
     """One session with one server process.
 
     Args:
-        elicit: How elicitations are answered; None declares no such capability.
+        answers: What is declared, and what the server gets where it asks for something; None: nothing at all.
         zero: Whether a request may have the id 0.
     Attributes:
         answered: Whether the server has answered any request.
         server_info: As it gave it.
         protocol: The version in force.
         capabilities: As the server declared them.
+        prompts: What the server asked for, with what it got, in order; the last MAX_PROMPTS of them.
+        notices: Its notifications, likewise.
     """
 
-    def __init__(self, stdio: Stdio, *, era: Era, elicit: Elicit | None, zero: bool = True) -> None:
+    def __init__(self, stdio: Stdio, *, era: Era, answers: Answers | None = None, zero: bool = True) -> None:
         self.era = era
-        self.elicit = elicit
-        self.client_capabilities: dict[str, Any] = {} if elicit is None else {"elicitation": {"form": {}}}
+        self.answers = answers or Answers()
+        self.client_capabilities: dict[str, Any] = self.answers.capabilities
+        self.prompts: deque[Prompt] = deque(maxlen=MAX_PROMPTS)
+        self.notices: deque[Notice] = deque(maxlen=MAX_NOTICES)
         self.answered = False
         self.server_info: Mapping[str, Any] = {}
         self.protocol = ""
@@ -146,17 +185,22 @@ class WireSession:
         self._launched: Mapping[int, str] = {}  # what there was of the server's children when the session began
         self._waiting: dict[int | str, asyncio.Future[Mapping[str, Any]]] = {}
         self._unanswered: dict[int | str, str] = {}  # id -> label; also those that we have given up
+        self._courses: dict[int | str, tuple[str, StepRef | None]] = {}  # label and step of each that is waited for
+        self._clocks: dict[int | str, _Clock] = {}  # by progress token
+        self._replies: set[asyncio.Task[None]] = set()  # answers to the server that somebody is still thinking about
         self._labels: tuple[str, ...] = ()
         self._last: str | None = None
         self._step: StepRef | None = None
         self._framed = asyncio.Event()
         client = {"name": "mcp-rollcall", "version": __version__}
         self._client = client
-        self._meta = {
+        self._meta: dict[str, Any] = {
             f"{_META}protocolVersion": MODERN_VERSION,
             f"{_META}clientInfo": client,
             f"{_META}clientCapabilities": self.client_capabilities,
         }
+        if self.answers.profile.log_level is not None:
+            self._meta[f"{_META}logLevel"] = self.answers.profile.log_level
         stdio.on_line = self._line
         stdio.on_dead = self._dead
         stdio.traffic = self._traffic
@@ -176,6 +220,7 @@ class WireSession:
             await self._discover(timeout_s)
         else:
             await self._initialize(timeout_s)
+            await self._ask_for_logs(timeout_s)
         self._launched = self._stdio.process.family()
 
     async def _initialize(self, timeout_s: float) -> None:
@@ -202,6 +247,13 @@ class WireSession:
                 f"speak in this era ({', '.join(HANDSHAKE_VERSIONS)}): the server was not tested"
             )
         self.notify("notifications/initialized")
+
+    async def _ask_for_logs(self, timeout_s: float) -> None:
+        """Sets the level of log notifications where they are wanted and offered; no answer is judged elsewhere."""
+        level = self.answers.profile.log_level
+        if level is not None and "logging" in self.capabilities:
+            with suppress(TimedOut):
+                await self.request("logging/setLevel", {"level": level}, label="logging/setLevel", timeout_s=timeout_s)
 
     async def _discover(self, timeout_s: float) -> None:
         message = await self._first("server/discover", {}, timeout_s)
@@ -246,10 +298,16 @@ class WireSession:
         timeout_s: float,
         step: StepRef | None = None,
         number: int = 1,
+        limit_s: float | None = None,
+        cancel_after_s: float | None = None,
     ) -> Mapping[str, Any]:
         """Sends one request and gives the response object, whatever is in it.
 
+        Args:
+            limit_s: Progress is asked for, and gives the request its time again, up to so much in all.
+            cancel_after_s: When it is cancelled, if it has no answer then.
         Raises:
+            Cancelled: That has happened.
             TimedOut: After `timeout_s`; the server was told by notifications/cancelled. At once, and without sending
                 anything, where that is not above zero.
             Died: No answer can come.
@@ -260,9 +318,12 @@ class WireSession:
         if timeout_s <= 0:
             raise TimedOut(label, timeout_s, "")
         key = next(self._ids)
+        token = _token(key) if limit_s is not None else None
+        meta = self._meta if self.era == "modern" else {}
+        meta = meta if token is None else {**meta, "progressToken": token}
         body: dict[str, Any] = {"jsonrpc": "2.0", "id": key, "method": method}
-        if self.era == "modern":
-            body["params"] = {"_meta": self._meta, **(params or {})}
+        if meta:
+            body["params"] = {"_meta": meta, **(params or {})}
         elif params:
             body["params"] = params
         line = _encoded(body)
@@ -272,14 +333,37 @@ class WireSession:
         self._labels = (*self._labels, label)
         self._step = step
         self._starts[key] = self._stdio.sent_bytes
+        self._courses[key] = (label, step)
         await self._send(key, line, label, step, number)
-        timer = self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, timeout_s, step)
+        clock = _Clock(
+            key=key,
+            method=method,
+            label=label,
+            timeout_s=timeout_s,
+            step=step,
+            until=self._loop.time() + (limit_s or 0.0),
+            timer=self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, timeout_s, step),
+        )
+        if token is not None:
+            self._clocks[token] = clock
+        after = None if cancel_after_s is None else self._loop.call_later(cancel_after_s, self._cancel, key)
         try:
             return await future
         finally:
-            timer.cancel()
+            clock.timer.cancel()
+            if after is not None:
+                after.cancel()
+            if token is not None:
+                self._clocks.pop(token, None)
             self._waiting.pop(key, None)
             self._starts.pop(key, None)
+            self._courses.pop(key, None)
+
+    def _cancel(self, key: int | str) -> None:
+        future = self._waiting.get(key)
+        if future is not None and not future.done():
+            self.notify("notifications/cancelled", {"requestId": key, "reason": "the test cancels it"})
+            future.set_exception(Cancelled)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Sends a notification; a closed stdin is no error."""
@@ -301,14 +385,19 @@ class WireSession:
         deadline: float,
         step: StepRef | None = None,
         number: int = 1,
+        limit: float | None = None,
+        cancel_after_s: float | None = None,
     ) -> Final:
         """One call, resource or prompt, with all rounds of input that the server asks for in the modern era.
 
         Args:
             deadline: By `time.monotonic()`, for all rounds together.
             number: Of its first request within the step, from 1.
+            limit: Where the profile asks for progress: how long that may put the deadline off; without it
+                PROGRESS_TIMES of what is left now.
+            cancel_after_s: When it is cancelled, whichever round it stands in.
         Raises:
-            TimedOut, Died, ValueError: As `request`.
+            TimedOut, Cancelled, Died, ValueError: As `request`.
         """
         method, name = _METHODS[action]
         params: dict[str, Any] = {name: target}
@@ -316,12 +405,26 @@ class WireSession:
             params["arguments"] = arguments
         label = f"{method} {target}"
         more: Mapping[str, Any] = {}
+        began = time.monotonic()
+        whole = deadline - began
+        limit = began + PROGRESS_TIMES * whole if limit is None else limit
         for count in range(INPUT_ROUNDS + 1):
-            left = deadline - time.monotonic()
+            now = time.monotonic()
+            left, most = deadline - now, None
+            if self.answers.profile.progress:
+                left, most = min(whole, limit - now), limit - now
             current = number + count
+            after = None if cancel_after_s is None else max(0.0, began + cancel_after_s - now)
             try:
                 message = await self.request(
-                    method, {**params, **more}, label=label, timeout_s=left, step=step, number=current
+                    method,
+                    {**params, **more},
+                    label=label,
+                    timeout_s=left,
+                    step=step,
+                    number=current,
+                    limit_s=most,
+                    cancel_after_s=after,
                 )
             except Died as error:
                 error.untouched = error.untouched and current == 1  # an earlier round was read
@@ -329,7 +432,7 @@ class WireSession:
             result = message.get("result")
             if self.era != "modern" or not isinstance(result, Mapping) or result.get("resultType") != "input_required":
                 return Final(message=message, round=current)
-            answers, problem = self._input(result)
+            answers, problem = await self._input(result, label, step)
             if count == INPUT_ROUNDS:
                 problem = problem or f"input was required {INPUT_ROUNDS + 1} times"
             if problem:
@@ -375,6 +478,11 @@ class WireSession:
         listing.problem = f"{method} had a next page after {MAX_PAGES} pages"
         return listing
 
+    def prompts_of(self, step: StepRef) -> list[str]:
+        """Messages of the elicitations that came in one attempt of a step, in order."""
+        asked = [prompt.question for prompt in self.prompts if prompt.question.step == step]
+        return [question.message for question in asked if question.method == "elicitation/create"]
+
     # --- from the server ----------------------------------------------------------------------------
 
     def _line(self, line: bytes) -> None:
@@ -386,6 +494,8 @@ class WireSession:
         if "method" in message:
             if "id" in message:
                 self._asked(message)
+            else:
+                self._noticed(message)
         elif "result" in message or "error" in message:
             self._answer(message)
 
@@ -418,31 +528,70 @@ class WireSession:
             same = int(same)
         return same if same in self._unanswered else None
 
-    def _asked(self, message: Mapping[str, Any]) -> None:
+    def _noticed(self, message: Mapping[str, Any]) -> None:
+        """A notification; progress of a request that asked for it gives that its time again."""
         method, params = message["method"], _mapping(message.get("params"))
-        if method == "ping":
-            answer: dict[str, Any] = {"result": {}}
-        elif method == "elicitation/create" and self.elicit is not None:
-            answer = self._elicited(params)
-        else:
-            answer = {"error": {"code": METHOD_NOT_FOUND, "message": f"the client has not declared {cut(str(method))}"}}
+        target = next(iter(self._courses.values()))[0] if len(self._courses) == 1 else ""
+        self.notices.append(Notice(method=str(method), params=params, target=target))
+        token, progress = params.get("progressToken"), params.get("progress")
+        if method != "notifications/progress" or not isinstance(token, str | int) or isinstance(token, bool):
+            return
+        clock = self._clocks.get(token)
+        if clock is None or not isinstance(progress, int | float) or not progress > clock.best:
+            return
+        clock.best = progress
+        clock.timer.cancel()
+        left = max(0.0, min(clock.timeout_s, clock.until - self._loop.time()))
+        clock.timer = self._loop.call_later(
+            left, self._expire, clock.key, clock.method, clock.label, clock.timeout_s, clock.step
+        )
+
+    def _asked(self, message: Mapping[str, Any]) -> None:
+        """A request that the server pushed."""
+        if message["method"] == "ping":
+            self._respond(message, {"result": {}})
+            return
+        label, step = next(iter(self._courses.values())) if len(self._courses) == 1 else ("", None)
+        question = _question(message["method"], message.get("params"), label, step)
+        reply = self.answers.answer(question)
+        if isinstance(reply, Reply):
+            self._replied(message, question, reply)
+            return
+        task = asyncio.ensure_future(self._replied_later(message, question, reply))
+        self._replies.add(task)
+        task.add_done_callback(self._replies.discard)
+
+    async def _replied_later(self, message: Mapping[str, Any], question: Question, reply: Awaitable[Reply]) -> None:
+        self._replied(message, question, await reply)
+
+    def _replied(self, message: Mapping[str, Any], question: Question, reply: Reply) -> None:
+        self._note(question, reply)
+        self._respond(message, reply.body)
+
+    def _respond(self, message: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         try:
             line = _encoded({"jsonrpc": "2.0", "id": message["id"], **answer})
         except ValueError:
             return
+        method = message["method"]
         self._send_quietly(line, f"answer to {self._masked(method) if isinstance(method, str) else '?'}"[:120])
 
-    def _elicited(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        assert self.elicit is not None
-        if params.get("mode", "form") != "form":
-            return {"error": {"code": INVALID_PARAMS, "message": "the client has declared form elicitation only"}}
-        result: dict[str, Any] = {"action": self.elicit}
-        if self.elicit == "accept":
-            result["content"] = form_content(params.get("requestedSchema"))
-        self._recorder.add(Diagnostic, what="elicited", detail=self.elicit, step=self._step)
-        return {"result": result}
+    def _note(self, question: Question, reply: Reply) -> None:
+        """Keeps and records a prompt with what it got."""
+        self.prompts.append(Prompt(question=question, reply=reply))
+        self._recorder.add(
+            Prompted,
+            method=question.method,
+            target=question.target,
+            message=str(self._masked(question.message))[:MAX_SCHEMA_CHARS],
+            mode=question.mode,
+            schema=_small(question.schema),
+            answer=_small(reply.body),
+            by=reply.by,
+            step=question.step,
+        )
 
-    def _input(self, result: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    async def _input(self, result: Mapping[str, Any], label: str, step: StepRef | None) -> tuple[dict[str, Any], str]:
         """Answers to all that an input_required result asks for, or why there are none."""
         asked = result.get("inputRequests")
         if asked is None:
@@ -450,15 +599,21 @@ class WireSession:
         if not isinstance(asked, Mapping) or (not asked and "requestState" not in result):
             return {}, "input is required, and neither inputRequests nor requestState say what"
         answers: dict[str, Any] = {}
+        problem = ""
         for key, request in asked.items():
-            method = request.get("method") if isinstance(request, Mapping) else None
-            if method != "elicitation/create" or self.elicit is None:
-                return {}, f"the server asks for {self._cut(str(method), 60)}, which the client has not declared"
-            answer = self._elicited(_mapping(request.get("params")))
-            if "error" in answer:
-                return {}, str(answer["error"]["message"])
-            answers[key] = answer["result"]
-        return answers, ""
+            wish = request if isinstance(request, Mapping) else {}
+            question = _question(wish.get("method"), wish.get("params"), label, step)
+            given = self.answers.answer(question)
+            reply = given if isinstance(given, Reply) else await given
+            self._note(question, reply)
+            if reply.error is None:
+                answers[key] = dict(reply.result or {})
+            elif reply.by == "nothing":
+                what = f"{self._cut(question.method, 60)}{f' of mode {question.mode}' if question.mode else ''}"
+                problem = problem or f"the server asks for {what}, which the client has not declared"
+            else:
+                problem = problem or f"the client refused what the server asks for: {reply.error['message']}"
+        return ({}, problem) if problem else (answers, "")
 
     # --- inside -------------------------------------------------------------------------------------
 
@@ -559,12 +714,29 @@ def _ids(zero: bool) -> Iterator[int | str]:
         number += 1
 
 
+def _token(key: int | str) -> int | str:
+    """A progress token that cannot be taken for the id of its request; strings and numbers by turns, too."""
+    return f"progress-{key}" if isinstance(key, int) else 100_000 + int(key)
+
+
 def _encoded(message: Mapping[str, Any]) -> bytes:
     text = _dump(message)
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:  # a lone surrogate can only be sent escaped
         return json.dumps(message, allow_nan=False).encode("ascii")
+
+
+def _question(method: Any, params: Any, label: str, step: StepRef | None) -> Question:
+    return Question(method=method if isinstance(method, str) else "?", params=_mapping(params), target=label, step=step)
+
+
+def _small(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The value if it can be kept with an event, else nothing: the line that holds it is kept anyway."""
+    try:
+        return value if len(_dump(value)) <= MAX_SCHEMA_CHARS else {}
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

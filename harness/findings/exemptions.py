@@ -86,6 +86,8 @@ def left_out(plan: Plan, project: ProjectSpec, ledger: CellLedger) -> str:
     """What the user's selection left out of one cell, in words; "" if nothing."""
     if not plan.partial:
         return ""
+    if plan.left_out:
+        return plan.left_out
     eras = project.server.eras
     runs = ledger.cell.runs
     if any(set(run.selected) != {f"{suite}/{case.id}" for suite, case in run.cases} for run in runs):

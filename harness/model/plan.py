@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from harness.model.checks import OFF_BY_DEFAULT, family_of
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 __all__ = [
     "CALL_TIMEOUT_S",
     "COMMAND_TIMEOUT_S",
+    "ELICIT_MODES",
     "ERAS",
+    "LOG_LEVELS",
     "START_TIMEOUT_S",
+    "AnswerSpec",
     "BackendSpec",
     "CaptureSpec",
     "CaseSpec",
@@ -42,8 +45,10 @@ __all__ = [
     "ReadySpec",
     "RoleChoice",
     "RoleSpec",
+    "RootSpec",
     "Run",
     "RunKey",
+    "SampleSpec",
     "ServerSpec",
     "ServiceSpec",
     "StepSpec",
@@ -55,6 +60,10 @@ __all__ = [
 Era = Literal["handshake", "modern"]
 ERAS: tuple[Era, ...] = ("modern", "handshake")
 Elicit = Literal["accept", "decline", "cancel"]
+ElicitMode = Literal["form", "url"]
+ELICIT_MODES: tuple[ElicitMode, ...] = ("form", "url")
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)  # from the lowest
 Action = Literal["call", "read_resource", "get_prompt"]
 Level = Literal["attempted", "answered", "succeeded"]
 FamilyLevel = Literal["error", "warning", "off"]
@@ -109,12 +118,96 @@ class RoleSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSpec:
+    """A scripted answer to an elicitation: the first of a profile's that meets the prompt in all that it names.
+
+    Attributes:
+        content: Of the form, sent as it is. None: made from the requested schema.
+        message: Regular expression that must be found in the prompt's message.
+        tool: Name of the tool (or of the prompt, or the URI) in whose call the prompt came.
+        fields: Names that the form must have among its properties.
+        schema: Fragment that the requested schema must contain: each of its keys, with that value in it.
+        times: How often it may be given in one case; None: always.
+    """
+
+    action: Elicit = "accept"
+    content: Mapping[str, Any] | None = None
+    message: str | None = None
+    tool: str | None = None
+    mode: ElicitMode | None = None
+    fields: tuple[str, ...] = ()
+    schema: Mapping[str, Any] | None = None
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSpec:
+    """A scripted answer to a sampling request, in the place of a model; chosen like an `AnswerSpec`.
+
+    Attributes:
+        text: What the model says; or `content`: blocks as the specification writes them (images, tool calls); or
+            neither: the request is rejected, as a person may.
+        message: Regular expression that must be found in the system prompt or the text of a message.
+    """
+
+    text: str | None = None
+    content: tuple[Mapping[str, Any], ...] = ()
+    model: str = "scripted"
+    stop_reason: str = "endTurn"
+    message: str | None = None
+    tool: str | None = None
+    times: int | None = None
+
+    @property
+    def rejects(self) -> bool:
+        """Whether the request is refused."""
+        return self.text is None and not self.content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootSpec:
+    """A folder that the client says the server may work in; a `file://` URI."""
+
+    uri: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileSpec:
-    """How the client behaves. `elicit=None` means: no elicitation capability is declared."""
+    """How the client behaves. What is left out is not declared: no capability at all for a plain profile.
+
+    Attributes:
+        elicit: The answer to an elicitation that no scripted one meets; None: with `answers` "decline", and without
+            these the client has no elicitation.
+        elicit_modes: Which modes are declared.
+        answers: Scripted answers, the first that fits is given.
+        sampling: Scripted answers of a model; without any the client has no sampling.
+        sampling_tools: Whether the client says that its model can use tools.
+        roots: What roots/list gives; None: the client has no roots.
+        log_level: From which level on log notifications are asked for; None: not at all.
+        progress: Whether calls ask for progress notifications; each then gives its call its whole time again.
+    """
 
     name: str
     elicit: Elicit | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    elicit_modes: tuple[ElicitMode, ...] = ("form",)
+    answers: tuple[AnswerSpec, ...] = ()
+    sampling: tuple[SampleSpec, ...] = ()
+    sampling_tools: bool = False
+    roots: tuple[RootSpec, ...] | None = None
+    log_level: LogLevel | None = None
+    progress: bool = False
+
+    @property
+    def elicits(self) -> bool:
+        """Whether the client can be asked for input."""
+        return self.elicit is not None or bool(self.answers)
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether the server may ask the client for anything."""
+        return self.elicits or bool(self.sampling) or self.roots is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +259,7 @@ class ProjectSpec:
     """One repository: everything that its harness.toml says, with the backends it names and its suites.
 
     `places` has the place of what an address may stand in: `("server", "command")`, `("server", "env", name)`,
-    `("profiles", profile, "env", name)`.
+    `("profiles", profile, "env", name)`, `("profiles", profile, "roots", index as text)`.
     """
 
     root: Path  # absolute; the folder of harness.toml
@@ -335,6 +428,7 @@ class ExpectSpec:
     text_equals: str | None = None
     pointer: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> value; see harness.model.outcome
     schema: Mapping[str, Any] | None = None  # JSON Schema 2020-12 for structuredContent
+    prompts: tuple[str, ...] | None = None  # what the messages of the step's elicitations contain, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,6 +462,7 @@ class StepSpec:
     eventually: EventuallySpec | None = None
     timeout_s: float | None = None
     unlisted: bool = False
+    cancel_after_s: float | None = None  # the call is cancelled then; the server must live on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -501,6 +596,7 @@ class Plan:
     """Everything selected, in order, over one or several projects.
 
     `servers` holds every server name that the files know, selected or not (an exemption for another one is stale);
+    `left_out` says why what is absent cannot be judged, where that is not to be seen in the plan itself;
     `unselected` says which cells or runs the user's selection left out ("" when nothing).
     """
 
@@ -510,6 +606,7 @@ class Plan:
     servers: tuple[str, ...]
     partial: bool = False  # the user's own selection left something out
     notes: Sequence[str] = ()  # e.g. why the runtime is what it is; first line of the report
+    left_out: str = ""
 
     def project_of(self, server: str) -> ProjectSpec:
         """The project whose server has this name."""

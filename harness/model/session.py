@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.model.plan import CALL_TIMEOUT_S, START_TIMEOUT_S, Elicit, RunKey
+from harness.model.plan import CALL_TIMEOUT_S, START_TIMEOUT_S, AnswerSpec, ProfileSpec, RootSpec, RunKey, SampleSpec
 
 __all__ = [
     "SCHEMA",
     "SESSION_VARIABLE",
-    "SessionProfile",
     "SessionSpec",
     "session_from_json",
     "session_to_json",
@@ -25,14 +24,6 @@ __all__ = [
 
 SCHEMA = 1
 SESSION_VARIABLE = "ROLLCALL_SESSION"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionProfile:
-    """One profile of the project: how the client behaves in it."""
-
-    elicit: Elicit | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +44,7 @@ class SessionSpec:
         values: Placeholder -> value: `backend.<role>.<output>`, `repo` and their kin.
         allowed: "host:port" of everything that a server may be pointed at; `names` are the names that go for hosts, and
             `folders` the folders in which files may lie that it is pointed at.
-        profiles: Of the project, by name.
+        profiles: Of the project, by name; `env` of one has its placeholders still.
     """
 
     run: RunKey
@@ -74,7 +65,7 @@ class SessionSpec:
     folders: tuple[str, ...] = ()
     call_timeout_s: float = CALL_TIMEOUT_S
     start_timeout_s: float = START_TIMEOUT_S
-    profiles: Mapping[str, SessionProfile] = field(default_factory=dict)
+    profiles: Mapping[str, ProfileSpec] = field(default_factory=dict)
 
 
 def session_to_json(session: SessionSpec) -> str:
@@ -99,10 +90,21 @@ def session_from_json(text: str | bytes) -> SessionSpec:
     }
     try:
         values["run"] = RunKey(**data["run"])
-        values["profiles"] = {
-            name: SessionProfile(elicit=item.get("elicit"), env=item.get("env", {}))
-            for name, item in data.get("profiles", {}).items()
-        }
+        values["profiles"] = {name: _profile({"name": name, **item}) for name, item in data.get("profiles", {}).items()}
         return SessionSpec(**values)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"session.json cannot be read: {error}") from None
+
+
+def _profile(data: Mapping[str, Any]) -> ProfileSpec:
+    values = _known(ProfileSpec, data)
+    for key, kind in (("answers", AnswerSpec), ("sampling", SampleSpec), ("roots", RootSpec)):
+        if values.get(key) is not None:
+            values[key] = tuple(kind(**_known(kind, item)) for item in values[key])
+    return ProfileSpec(**values)
+
+
+def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a dataclass has; lists are tuples in it."""
+    names = {item.name for item in dataclasses.fields(kind)}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in names}

@@ -174,7 +174,8 @@ class CaseStarted(Event):
 class StepStarted(Event):
     """One attempt of a step began; everything in it is resolved (placeholders expanded, then masked).
 
-    `expect` is the JSON form of an ExpectSpec (only the keys that are set).
+    `expect` is the JSON form of an ExpectSpec (only the keys that are set). `open` (True or absent): any final answer
+    is right, `expect` is empty, and whether the call succeeded is read from the answer alone.
     """
 
     e: ClassVar[str] = "step-started"
@@ -185,7 +186,9 @@ class StepStarted(Event):
     expect: Mapping[str, Any] = field(default_factory=dict)
     confirm: bool = False
     unlisted: bool = False
+    open: bool | None = None
     timeout_s: float
+    cancel_after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,14 +197,15 @@ class StepEnded(Event):
 
     `how`: "answered" (any final answer, right or wrong); "timed-out" (no answer within `timeout_s`); "died" (the
     process ended first); "unresolved" (a placeholder or capture has no value; nothing was sent); "no-token" (a
-    confirmation whose first answer held no confirm_token); "retried" (answered, expectation not met, tried again; or
+    confirmation whose first answer held no confirm_token); "cancelled" (we cancelled it, and the server answered what
+    came next); "retried" (answered, expectation not met, tried again; or
     the server had ended before it read the first step of a case, which is tried again on a fresh one).
     `detail` is for people.
     """
 
     e: ClassVar[str] = "step-ended"
     step: StepRef
-    how: Literal["answered", "timed-out", "died", "unresolved", "no-token", "retried"]
+    how: Literal["answered", "timed-out", "died", "unresolved", "no-token", "cancelled", "retried"]
     detail: str = ""
 
 
@@ -223,8 +227,8 @@ class CaseEnded(Event):
 class Diagnostic(Event):
     """Something that the engine saw and no frame shows: `what` is a stable word, `detail` for people.
 
-    Words: "timeout" (a request had no answer in time; detail: its label), "elicited" (an elicitation was answered;
-    detail: action), "not-spoken" (the server does not speak this era), "write-blocked" (it has stopped
+    Words: "timeout" (a request had no answer in time; detail: its label), "not-spoken" (the server does not speak
+    this era), "write-blocked" (it has stopped
     reading what was sent), "still-reading" (it had not read all of it when the time was over), "still-coming" (nor had
     all of a line come: we cut it, not the server), "cut-short" (we closed its stdin in the middle of a line of ours),
     "stdin-closed",
@@ -241,6 +245,32 @@ class Diagnostic(Event):
     e: ClassVar[str] = "diagnostic"
     what: str
     detail: str = ""
+    step: StepRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompted(Event):
+    """The server asked the client for something, pushed or by `input_required`, and this is what it got.
+
+    Attributes:
+        method: "elicitation/create", "sampling/createMessage", "roots/list", or whatever it wrote.
+        target: Label of the request of ours in whose course it came ("tools/call delete"), "" where that is not clear.
+        message: What a person would have read; of a sampling request all its texts.
+        mode: Of an elicitation: "form", "url", or what it wrote.
+        schema: The requested schema of a form.
+        answer: `{"result": …}` or `{"error": …}`, as it was sent.
+        by: What the answer comes from, in words: "elicit", "answers[0]", "sampling[0]", "roots", "the test", "nothing".
+        step: The step of that request.
+    """
+
+    e: ClassVar[str] = "prompted"
+    method: str
+    target: str = ""
+    message: str = ""
+    mode: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    answer: Mapping[str, Any] = field(default_factory=dict)
+    by: str = ""
     step: StepRef | None = None
 
 
@@ -312,6 +342,7 @@ _KINDS: dict[str, type[Event]] = {
         StepEnded,
         CaseEnded,
         Diagnostic,
+        Prompted,
         ClientSaw,
         Truncated,
         Exited,

@@ -12,6 +12,7 @@ from harness.config.load import load, load_backend
 from harness.config.problems import ConfigProblems
 from harness.errors import NothingSelected
 from harness.model.plan import (
+    AnswerSpec,
     CaptureSpec,
     CheckSettings,
     EventuallySpec,
@@ -21,6 +22,8 @@ from harness.model.plan import (
     Place,
     ProfileSpec,
     ReadySpec,
+    RootSpec,
+    SampleSpec,
     VersionSpec,
 )
 
@@ -426,3 +429,41 @@ def test_a_rollout_list_beside_the_exemptions_says_which_other_servers_the_file_
     plan = make_plan(loaded, selection=Selection(), runtimes={})
     assert sorted(entry.server for entry in plan.exemptions) == ["one", "six"]
     assert not plan.partial
+
+
+def test_a_profile_says_what_the_client_declares_and_answers(loaded) -> None:
+    text = (
+        'schema = 1\n[server]\nname = "n"\ncommand = ["c"]\n[suites]\nfiles = ["suites/*"]\n[profiles.asking]\n'
+        'elicit = "cancel"\nelicit_modes = ["url", "form"]\nroots = ["file://${tmp}", '
+        '{ uri = "file:///r", name = "R" }]\n'
+        'log_level = "info"\nprogress = true\nsampling_tools = true\n'
+        '[[profiles.asking.answers]]\nmessage = "sure"\ntool = "t"\nfields = ["a"]\nschema = { required = ["a"] }\n'
+        'content = { a = "${tmp}" }\ntimes = 2\n'
+        '[[profiles.asking.answers]]\nmode = "url"\naction = "decline"\n'
+        '[[profiles.asking.sampling]]\ntext = "yes"\nmodel = "m"\nstop_reason = "maxTokens"\n'
+        '[[profiles.asking.sampling]]\ncontent = [{ type = "tool_use", id = "1", name = "n", input = {} }]\n'
+        "[[profiles.asking.sampling]]\nreject = true\n"
+    )
+    (profile,) = loaded(harness=text).projects[0].profiles
+    block = {"type": "tool_use", "id": "1", "name": "n", "input": {}}
+    assert profile == ProfileSpec(
+        name="asking",
+        elicit="cancel",
+        elicit_modes=("form", "url"),
+        answers=(
+            AnswerSpec(
+                message="sure", tool="t", fields=("a",), schema={"required": ["a"]}, content={"a": "${tmp}"}, times=2
+            ),
+            AnswerSpec(mode="url", action="decline"),
+        ),
+        sampling=(
+            SampleSpec(text="yes", model="m", stop_reason="maxTokens"),
+            SampleSpec(content=(block,)),
+            SampleSpec(),
+        ),
+        sampling_tools=True,
+        roots=(RootSpec(uri="file://${tmp}"), RootSpec(uri="file:///r", name="R")),
+        log_level="info",
+        progress=True,
+    )
+    assert profile.sampling[2].rejects

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 SERVERS = Path(__file__).parent.parent / "servers"
+OUR_VARIABLES = ("GITHUB_", "NOX_", "PYTEST_", "ROLLCALL_")
 
 
 @dataclass
@@ -184,3 +185,58 @@ def recorded(tmp_path_factory) -> Project:
     done = project.run("run")
     assert done.code == 0, done.stderr
     return project
+
+
+# --- the pytest plugin ----------------------------------------------------------------------------
+
+INNER_TOML = """\
+schema = 1
+[server]
+name = "{name}"
+command = ["python3", "{server}"]
+eras = {eras}
+call_timeout_s = 20
+{more}
+"""
+
+
+class Inner:
+    """A folder with a project and tests, and pytest run in it."""
+
+    def __init__(self, pytester, monkeypatch):
+        for name in list(os.environ):
+            if name.startswith(OUR_VARIABLES):
+                monkeypatch.delenv(name)
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        self.pytester = pytester
+        self.root = pytester.path
+        pytester.makeini("[pytest]\nfilterwarnings = error\n")
+
+    def project(self, server="good", eras='["modern"]', more="", name=""):
+        text = INNER_TOML.format(name=name or server, server=SERVERS / f"{server}.py", eras=eras, more=more)
+        (self.root / "harness.toml").write_text(text, encoding="utf-8")
+        return self
+
+    def write(self, **files):
+        for name, text in files.items():
+            (self.root / f"test_{name}.py").write_text(text, encoding="utf-8")
+        return self
+
+    def run(self, *arguments, plugins=("mcp_rollcall",)):
+        loaded = [word for name in plugins for word in ("-p", name)]
+        return self.pytester.runpytest_subprocess(*loaded, *arguments, timeout=120)
+
+    def transcripts(self):
+        """The events of every transcript, oldest first, of the runs in the order of their folders."""
+        files = sorted((self.root / ".rollcall" / "evidence").glob("*/*/*/*/*/outside-pytest-*.jsonl"))
+        return [[json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] for file in files]
+
+    @staticmethod
+    def section(result):
+        """The section of ours in the terminal's summary, "" without one."""
+        return result.stdout.str().partition("= mcp-rollcall =")[2]
+
+
+@pytest.fixture
+def inner(pytester, monkeypatch):
+    return Inner(pytester, monkeypatch)

@@ -14,6 +14,7 @@ from harness.engine.stack import Stack
 from harness.model.transcript import (
     Diagnostic,
     Exited,
+    Prompted,
     Received,
     Sent,
     Spawned,
@@ -69,7 +70,14 @@ async def test_elicitation_is_answered_as_the_profile_says(play, make, era, elic
     expect = {"text_contains": (said,), "is_error": elicit is None}
     played = await play("good", [(make.call("ask", expect=expect),)], era=era, elicit=elicit)
     assert played.cases == {"case-0": "completed"}
-    assert played.words == ([] if elicit is None else ["elicited"])
+    assert played.words == []
+    prompts = [
+        (item.method, item.target, item.message, item.mode, item.answer["result"], item.by, str(item.step))
+        for item in played.of(Prompted)
+    ]
+    answer = {"action": elicit, **({"content": {"confirm": True}} if elicit == "accept" else {})}
+    asked = ("elicitation/create", "tools/call ask", "Really?", "form", answer, "elicit", "suite/case-0 step 1")
+    assert prompts == ([] if elicit is None else [asked])
 
 
 async def test_the_expected_order_of_events_in_one_step(play, make):

@@ -7,10 +7,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from harness.engine.answers import Answers
 from harness.engine.mask import Masker
 from harness.engine.record import Recorder
 from harness.engine.stdio import open_stdio
 from harness.engine.wire import Died, NotSpoken, Refused, TimedOut, WireSession
+from harness.model.plan import ProfileSpec
 
 SERVERS = Path(__file__).parent.parent / "servers"
 SDK_SERVER = Path(__file__).parent / "sdk_server"
@@ -35,7 +37,7 @@ async def session(tmp_path):
             recorder=recorder,
         )
         started.append(stdio)
-        made = WireSession(stdio, era=era, elicit=elicit)
+        made = WireSession(stdio, era=era, answers=Answers(ProfileSpec(name="p", elicit=elicit)))
         if opened:
             await made.open(timeout_s=20)
         return made

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from harness.model.plan import RunKey
-from harness.model.session import SessionProfile, SessionSpec, session_from_json, session_to_json
+from harness.model.plan import AnswerSpec, ProfileSpec, RootSpec, RunKey, SampleSpec
+from harness.model.session import SessionSpec, session_from_json, session_to_json
 
 SESSION = SessionSpec(
     run=RunKey(server="srv", backend="redis@8", era="modern", profile="plain"),
@@ -22,7 +22,18 @@ SESSION = SessionSpec(
     env={"PATH": "/bin"},
     values={"backend.redis.url": "redis://127.0.0.1:1"},
     allowed=("127.0.0.1:1",),
-    profiles={"plain": SessionProfile(), "asking": SessionProfile(elicit="accept", env={"A": "b"})},
+    profiles={
+        "plain": ProfileSpec(name="plain"),
+        "asking": ProfileSpec(
+            name="asking",
+            elicit="accept",
+            env={"A": "b"},
+            elicit_modes=("form", "url"),
+            answers=(AnswerSpec(action="decline", message="sure", fields=("confirm",), schema={"type": "object"}),),
+            sampling=(SampleSpec(content=({"type": "text", "text": "hm"},)),),
+            roots=(RootSpec(uri="file:///tmp", name="tmp"),),
+        ),
+    },
 )
 
 
