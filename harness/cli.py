@@ -1,19 +1,50 @@
-"""`mcp-rollcall`: the command line. The only module that prints: the report on stdout, everything else on stderr."""
+"""`mcp-rollcall`: the command line, from the arguments to the exit code."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING
 
 from harness import __version__, backends_door
+from harness.arguments import (
+    Parser,
+    diffs,
+    dry,
+    judged_on,
+    judging,
+    listing,
+    matrix,
+    pruning,
+    rebuild,
+    runtime,
+    selects,
+    selects_servers,
+    state,
+)
 from harness.contract_commands import add_contract_commands
 from harness.errors import ConfigError, HarnessError, Interrupted, StackError, iterate_errors
+from harness.output import (
+    ENDINGS,
+    Timed,
+    flush,
+    for_stderr,
+    formatted,
+    is_tty,
+    progress_log,
+    remove_old_reports,
+    say,
+    show,
+    silence_stdout,
+    tell_ci,
+    terminal_width,
+    write_reports,
+)
 from harness.tools_door import add_tools_commands
 
 if TYPE_CHECKING:
@@ -22,18 +53,11 @@ if TYPE_CHECKING:
     from harness.integration import Options, Outcome, Timings
     from harness.model.finding import Judgement, Report
     from harness.model.plan import Place
-    from harness.model.progress import Progress
-    from harness.report.progress import ProgressLog
     from harness.tools_sources import How
 
 __all__ = ["main"]
 
-FORMATS = ("text", "json", "junit", "markdown", "sarif")
-TIMINGS = "timings.json"
-REPORTS = ("report.json", "report.xml", "report.md", "report.sarif", TIMINGS)
-ENDINGS = {".json": "json", ".xml": "junit", ".md": "markdown", ".sarif": "sarif", ".txt": "text"}  # of --out
 TOOLS = ("prune", "propose", "list")  # of exemptions; `check` is what it does without a word
-WITHIN_DAYS = 30
 EXITS = """\
 exit codes:
   0 clean   1 findings   2 configuration or usage   3 nothing was run or selected
@@ -57,13 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         return int(parsed.run(parsed))
     except KeyboardInterrupt:
-        _say("interrupted")
+        say("interrupted")
         return Interrupted.code
     except BrokenPipeError:
-        _silence_stdout()
+        silence_stdout()
         return 141
     except SystemExit as error:
-        _flush()
+        flush()
         return error.code if isinstance(error.code, int) else 2
     except BaseException as error:
         if "--traceback" in arguments:
@@ -101,64 +125,21 @@ def _fail(error: BaseException) -> int:
     code = 0
     for leaf in iterate_errors(error):
         if isinstance(leaf, HarnessError):
-            _say(f"mcp-rollcall: {leaf.message}")
+            say(f"mcp-rollcall: {leaf.message}")
             if leaf.log:
-                _say("  | " + leaf.log.replace("\n", "\n  | "))
+                say("  | " + leaf.log.replace("\n", "\n  | "))
             if leaf.hint:
-                _say(f"  hint: {leaf.hint}")
+                say(f"  hint: {leaf.hint}")
             code = max(code, leaf.code)
         else:
-            _say(f"mcp-rollcall: {type(leaf).__name__}: {leaf}")
-            _say("  hint: this is a fault of mcp-rollcall's; run again with --traceback and report it")
+            say(f"mcp-rollcall: {type(leaf).__name__}: {leaf}")
+            say("  hint: this is a fault of mcp-rollcall's; run again with --traceback and report it")
             code = max(code, 2)
     return code
 
 
-# --- arguments ------------------------------------------------------------------------------------
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says which known word is nearest to one that is not known."""
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        parsed, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            sub = next((sub for name, sub in self.commands() if name == parsed.command), self)
-            options = [name for action in sub._actions for name in action.option_strings]
-            word = next((word for word in unknown if word.startswith("-")), unknown[0])
-            hint = _near(word.partition("=")[0], options) or f"{sub.prog} --help lists what there is"
-            sub.error(f"unrecognized arguments: {' '.join(unknown)}\n  hint: {hint}")
-        return parsed
-
-    def commands(self) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-        """The commands and their parsers."""
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                yield from action.choices.items()
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is None or value in action.choices:
-            return
-        known = [str(choice) for choice in action.choices]
-        what = "command" if action.dest == "command" else "choice"
-        near = _near(str(value), known)
-        listed = f"{', '.join(known)}"
-        raise argparse.ArgumentError(
-            action if what == "choice" else None,
-            f"there is no {what} {str(value)!r}\n  hint: {f'{near} ' if near else ''}known: {listed}",
-        )
-
-
-def _near(word: str, known: Iterable[str]) -> str:
-    """ "did you mean …?", "" where nothing is near."""
-    import difflib
-
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"did you mean {found[0]!r}?" if found else ""
-
-
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="mcp-rollcall",
         description="Fails the build unless every tool of an MCP server answered against its real backend, "
         "or is excused in writing.",
@@ -183,214 +164,82 @@ def _parser() -> _Parser:
             group(sub)
         sub.add_argument("--traceback", action="store_true", help="show Python tracebacks of errors")
 
-    add("check", _check, "check the files that people write, and list the planned runs", _selects, _runtime)
-    add("plan", _plan, "print the planned runs as commands, or as a matrix for CI", _selects, _runtime, _matrix)
-    add("build", _build, "build the servers under test (reused while nothing has changed)", _selects, _runtime, _state)
+    add("check", _check, "check the files that people write, and list the planned runs", selects, runtime)
+    add("plan", _plan, "print the planned runs as commands, or as a matrix for CI", selects, runtime, matrix)
+    add("build", _build, "build the servers under test (reused while nothing has changed)", selects, runtime, state)
     add(
         "run",
         _record,
         "record the evidence of the selected runs, without judging",
-        _selects,
-        _runtime,
-        _state,
-        _rebuild,
+        selects,
+        runtime,
+        state,
+        rebuild,
     )
     add(
         "integration",
         _integration,
         "build, stand up the backends, drive every tool, judge",
-        _selects,
-        _runtime,
-        _state,
-        _rebuild,
-        _judging,
+        selects,
+        runtime,
+        state,
+        rebuild,
+        judging,
     )
     add(
         "judge",
         _judge,
         "judge the recorded evidence again, without Docker or server",
-        _selects,
-        _runtime,
-        _state,
-        _judging,
+        selects,
+        runtime,
+        state,
+        judging,
     )
     add(
         "exemptions",
         _exemptions,
         "the verdict on every entry of the exemption files, by the recorded evidence",
-        _selects,
-        _runtime,
-        _state,
-        _judging,
+        selects,
+        runtime,
+        state,
+        judging,
     )
     add(
         "exemptions prune",
         _prune,
         "remove entries that are false or stale, by the recorded evidence",
-        _selects_servers,
-        _runtime,
-        _state,
-        _today,
-        _pruning,
-        _diffs,
+        selects_servers,
+        runtime,
+        state,
+        judged_on,
+        pruning,
+        diffs,
     )
     add(
         "exemptions propose",
         _propose,
         "write entries without reasons for tools that were not exercised",
-        _selects_servers,
-        _runtime,
-        _state,
-        _today,
-        _diffs,
+        selects_servers,
+        runtime,
+        state,
+        judged_on,
+        diffs,
     )
     add(
         "exemptions list",
         _list,
         "show all entries, by owner, check, age or expiry",
-        _selects_servers,
-        _today,
-        _listing,
+        selects_servers,
+        judged_on,
+        listing,
     )
     words = add_tools_commands(commands, _check_tools)
     add_contract_commands(words, snapshot=_snapshot, diff=_contract_diff, accept=_accept)
     for name, text, group in backends_door.COMMANDS:
         add(name, _backends, text, group)
-    add("reap", _reap, "remove what dead runs left behind", _dry)
-    add("doctor", _doctor, "what is here, and what would run how", _selects, _runtime)
+    add("reap", _reap, "remove what dead runs left behind", dry)
+    add("doctor", _doctor, "what is here, and what would run how", selects, runtime)
     return parser
-
-
-def _selects_servers(sub: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    group = sub.add_argument_group("selection")
-    group.add_argument("names", nargs="*", metavar="SERVER", help="only these servers (the same as --server)")
-    group.add_argument(
-        "--project",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with a harness.toml, or the file; a folder of such folders, or a pattern (default: .)",
-    )
-    group.add_argument("--server", action="append", default=[], metavar="NAME", help="only this server")
-    group.add_argument(
-        "--default-server", action="append", default=[], metavar="NAME", help="the servers to take if none is named"
-    )
-    group.add_argument("--all", action="store_true", help="all servers, whatever --default-server says")
-    return group
-
-
-def _selects(sub: argparse.ArgumentParser) -> None:
-    group = _selects_servers(sub)
-    group.add_argument(
-        "--backend", action="append", default=[], metavar="NAME[@VERSION]", help="only cells with this backend"
-    )
-    group.add_argument("--era", action="append", default=[], choices=("handshake", "modern"), help="only this era")
-    group.add_argument("--profile", action="append", default=[], metavar="NAME", help="only this profile")
-    group.add_argument(
-        "-k", dest="cases", default="", metavar="EXPR", help="only cases whose server/suite/case matches, as in pytest"
-    )
-
-
-def _runtime(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--runtime",
-        choices=("auto", "docker", "process"),
-        default=os.environ.get("ROLLCALL_RUNTIME") or "auto",
-        help="where backends run: in Docker, as embedded processes, or what is there (default: auto)",
-    )
-
-
-def _matrix(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--by",
-        choices=("cell", "run"),
-        default="cell",
-        help="a job for each server and choice of backends, or for each era and profile of these (default: cell)",
-    )
-    sub.add_argument(
-        "--format",
-        choices=("text", "json", "github", "gitlab"),
-        default="text",
-        help="commands; JSON; the matrix for `fromJSON` of GitHub; a file for `include` of GitLab (default: text)",
-    )
-
-
-def _state(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--evidence", metavar="DIR", help="where evidence is kept (default: .rollcall/evidence of each project)"
-    )
-    sub.add_argument(
-        "--state", metavar="DIR", help="where builds and all else are kept (default: .rollcall of each project)"
-    )
-
-
-def _rebuild(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--rebuild", action="store_true", help="build even if nothing has changed")
-
-
-def _judging(sub: argparse.ArgumentParser) -> None:
-    group = sub.add_argument_group("judging")
-    group.add_argument("--format", choices=FORMATS, default="text", help="what goes to stdout (default: text)")
-    _out(
-        group,
-        "a folder where all reports are written (default: .rollcall), or FILE.json, .xml, .md, .sarif or .txt: one "
-        "report more; may be repeated",
-    )
-    group.add_argument("--strict", action="store_true", help="warnings fail the run too")
-    group.add_argument("--require-complete", action="store_true", help="exit 3 if anything was deselected")
-    _today(group)
-
-
-def _out(group: argparse._ActionsContainer, text: str) -> None:
-    group.add_argument("--out", action="append", default=[], metavar="DIR|FILE", help=text)
-
-
-def _today(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--today",
-        type=_day,
-        metavar="YYYY-MM-DD",
-        help="the date that `expires` is compared with (default: today, UTC)",
-    )
-
-
-def _pruning(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--expired", action="store_true", help="remove entries whose `expires` day is over, too")
-
-
-def _diffs(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--dry-run", action="store_true", help="only show the changes, as a diff")
-
-
-def _listing(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--by", choices=("owner", "check", "age", "expiry"), default="owner", help="the order (default: owner)"
-    )
-    sub.add_argument(
-        "--within",
-        type=_days,
-        default=WITHIN_DAYS,
-        metavar="DAYS",
-        help=f"mark entries that expire within so many days (default: {WITHIN_DAYS})",
-    )
-    sub.add_argument("--format", choices=("text", "json"), default="text", help="what goes to stdout (default: text)")
-
-
-def _dry(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-
-
-def _day(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date (YYYY-MM-DD)") from None
-
-
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 7):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
-    return int(text)
 
 
 def _options(parsed: argparse.Namespace) -> Options:
@@ -456,10 +305,10 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     today = options.today or datetime.now(UTC).date()
     outcome, timings = integration.Outcome(traceback=parsed.traceback), integration.Timings()
     if judged:
-        _remove_old_reports(options)
+        remove_old_reports(options)
     interrupted = ""
-    with _progress() as log, integration.collecting(outcome):
-        progress = _Timed(log, timings)
+    with progress_log() as log, integration.collecting(outcome):
+        progress = Timed(log, timings)
         with timings.of("read the files"):
             loaded, outcome.plan = integration.load_plan(options, outcome)
         for note in outcome.plan.notes:
@@ -477,18 +326,18 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
             return _judged(parsed, options, outcome, timings, today=today, interrupted=interrupted)
     errors = [*outcome.errors, *outcome.recorded_errors]
     for error in errors:
-        _say(f"{error.kind} error: {error.server + ': ' if error.server else ''}{error.message}")
+        say(f"{error.kind} error: {error.server + ': ' if error.server else ''}{error.message}")
         if error.log:
-            _say("  | " + error.log.replace("\n", "\n  | "))
+            say("  | " + error.log.replace("\n", "\n  | "))
         if error.hint:
-            _say(f"  hint: {error.hint}")
+            say(f"  hint: {error.hint}")
     code = max((error.code for error in errors), default=0)
     if interrupted:
         return Interrupted.code
     if record:
         from harness.report.groups import amount
 
-        _say(f"{amount(outcome.recorded, 'run')} recorded, {len(outcome.not_run)} not")
+        say(f"{amount(outcome.recorded, 'run')} recorded, {len(outcome.not_run)} not")
     return code
 
 
@@ -504,7 +353,7 @@ def _signals_wait() -> Iterator[None]:
         if came:
             raise KeyboardInterrupt
         came.append(number)
-        _say("the report is being written; once more ends it")
+        say("the report is being written; once more ends it")
 
     before = {number: signal.signal(number, handle) for number in handled}
     try:
@@ -519,7 +368,7 @@ def _judge(parsed: argparse.Namespace) -> int:
 
     options = _options(parsed)
     outcome = integration.Outcome(traceback=parsed.traceback)
-    _remove_old_reports(options)
+    remove_old_reports(options)
     with integration.collecting(outcome):
         _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     return _judged(parsed, options, outcome, None, today=options.today or datetime.now(UTC).date())
@@ -541,8 +390,8 @@ def _exemptions(parsed: argparse.Namespace) -> int:
         _, outcome.plan = integration.load_plan_for_judging(options, outcome)
     report = only_exemptions(_report(options, outcome, today=today))
     places = _places(outcome)
-    lost = _write_reports(report, None, places, folder=options.out, files=options.out_files, named=True)
-    _print(_formatted(report, parsed.format, places))
+    lost = write_reports(report, None, places, folder=options.out, files=options.out_files, named=True)
+    show(formatted(report, parsed.format, places))
     return max(report.exit, lost)
 
 
@@ -566,9 +415,9 @@ def _changed(parsed: argparse.Namespace, changes: Changes) -> int:
     """What was done on stdout, or the diff of what would be; what was left alone, and the counts, on stderr."""
     shown = changes.diff if parsed.dry_run else "\n".join(changes.done)
     if shown:
-        _print(shown)
+        show(shown)
     for line in (*changes.left, changes.summary):
-        _say(_for_stderr(line))
+        say(for_stderr(line))
     return 0
 
 
@@ -581,13 +430,13 @@ def _list(parsed: argparse.Namespace) -> int:
     today = options.today or datetime.now(UTC).date()
     items, notes = listed(options, today=today)
     if parsed.format == "json":
-        _print(list_to_json(items, by=parsed.by, today=today, within=parsed.within, notes=notes))
+        show(list_to_json(items, by=parsed.by, today=today, within=parsed.within, notes=notes))
         return 0
-    tty = _is_tty(sys.stdout)
-    color, width = wants_color(os.environ, tty), _width() if tty else 100
-    _print(list_to_text(items, by=parsed.by, today=today, within=parsed.within, color=color, width=width))
+    tty = is_tty(sys.stdout)
+    color, width = wants_color(os.environ, tty), terminal_width() if tty else 100
+    show(list_to_text(items, by=parsed.by, today=today, within=parsed.within, color=color, width=width))
     for note in notes:
-        _say(_for_stderr(f"note: {note}"))
+        say(for_stderr(f"note: {note}"))
     return 0
 
 
@@ -606,9 +455,9 @@ def _judged(
         report = _report(options, outcome, today=today, interrupted=interrupted)
     places = _places(outcome)
     named = options.out is not None
-    lost = _write_reports(report, timings, places, folder=report_folder(options), files=options.out_files, named=named)
-    _tell_ci(os.environ, report)
-    _print(_formatted(report, parsed.format, places))
+    lost = write_reports(report, timings, places, folder=report_folder(options), files=options.out_files, named=named)
+    tell_ci(os.environ, report)
+    show(formatted(report, parsed.format, places))
     return max(report.exit, lost)
 
 
@@ -644,7 +493,7 @@ def _check(parsed: argparse.Namespace) -> int:
         amount(cases, "case"),
         amount(len(loaded.exemptions), "exemption"),
     ]
-    _print(
+    show(
         f"{', '.join(counts)}: the files are well formed; {amount(len(runs), 'run')} planned\n"
         + "".join(f"  {run.key}\n" for run in runs)
     )
@@ -656,7 +505,7 @@ def _check(parsed: argparse.Namespace) -> int:
     found += stale_servers(plan, loaded.exemptions)
     foreign = foreign_targets(plan)
     for line in (*found, *foreign):
-        _say(_for_stderr(line))
+        say(for_stderr(line))
     if foreign:
         raise ConfigError(
             f"{amount(len(foreign), 'target')} would be refused, and the server not started",
@@ -672,9 +521,9 @@ def _check_tools(parsed: argparse.Namespace) -> int:
     report, places = check_tools(asked_of(parsed, base=base, stdin=_stdin))
     folders = [base / item for item in parsed.out if not _is_file(base / item)]
     files = [base / item for item in parsed.out if _is_file(base / item)]
-    lost = _write_reports(report, None, places, folder=folders[-1] if folders else None, files=files, named=True)
-    _tell_ci(os.environ, report)
-    _print(_formatted(report, parsed.format, places))
+    lost = write_reports(report, None, places, folder=folders[-1] if folders else None, files=files, named=True)
+    tell_ci(os.environ, report)
+    show(formatted(report, parsed.format, places))
     return max(report.exit, lost)
 
 
@@ -690,7 +539,7 @@ def _contract_diff(parsed: argparse.Namespace) -> int:
     from harness.contract_tools import diff_of
 
     sources, how = _sources(parsed)
-    width = _width() if _is_tty(sys.stdout) else 100
+    width = terminal_width() if is_tty(sys.stdout) else 100
     return _tell(diff_of(sources, how, form=parsed.format, fail_on=parsed.fail_on, width=width))
 
 
@@ -723,9 +572,9 @@ def _sources(parsed: argparse.Namespace) -> tuple[tuple[str | tuple[str, ...], .
 
 def _tell(said: Said) -> int:
     if said.text:
-        _print(said.text)
+        show(said.text)
     for note in said.notes:
-        _say(_for_stderr(note))
+        say(for_stderr(note))
     return said.code
 
 
@@ -736,16 +585,16 @@ def _stdin() -> bytes:
 def _backends(parsed: argparse.Namespace) -> int:
     from harness.report.progress import wants_color
 
-    tty = _is_tty(sys.stdout)
-    color, width = wants_color(os.environ, tty), _width() if tty else 100
-    with _progress() as log:
-        return backends_door.run(parsed, show=_print, progress=log, color=color, width=width)
+    tty = is_tty(sys.stdout)
+    color, width = wants_color(os.environ, tty), terminal_width() if tty else 100
+    with progress_log() as log:
+        return backends_door.run(parsed, show=show, progress=log, color=color, width=width)
 
 
 def _plan(parsed: argparse.Namespace) -> int:
     from harness.matrix import jobs, render
 
-    _print(render(jobs(_options(parsed), by=parsed.by), parsed.format))
+    show(render(jobs(_options(parsed), by=parsed.by), parsed.format))
     return 0
 
 
@@ -759,9 +608,9 @@ def _reap(parsed: argparse.Namespace) -> int:
         lines.append(
             f"{verb} {item.kind} {item.name}: {item.why}" + (f"\n  by hand: {item.command}" if item.command else "")
         )
-    _print("\n".join(lines) if lines else "nothing was left by dead runs")
+    show("\n".join(lines) if lines else "nothing was left by dead runs")
     for note in found.notes:
-        _say(f"note: {note}")
+        say(f"note: {note}")
     return StackError.code if found.failed else 0
 
 
@@ -769,214 +618,5 @@ def _doctor(parsed: argparse.Namespace) -> int:
     from harness.doctor import examine
 
     text, code = examine(_options(parsed))
-    _print(text)
+    show(text)
     return code
-
-
-# --- output ---------------------------------------------------------------------------------------
-
-
-def _formatted(report: Report, name: str, places: Mapping[str, Place] | None = None, *, plain: bool = False) -> str:
-    """The report in one format.
-
-    Args:
-        places: Where each server's `[server]` stands, for SARIF.
-        plain: For a file, where text is neither coloured nor fitted to a terminal.
-    """
-    if name == "sarif":
-        from harness.report.sarif import to_sarif
-
-        return to_sarif(report, base=_below_root(Path.cwd()), places=places)
-    if name == "json":
-        from harness.report.json import to_json
-
-        return to_json(report)
-    if name == "junit":
-        from harness.report.junit import to_junit
-
-        return to_junit(report).decode("utf-8")
-    if name == "markdown":
-        from harness.report.markdown import to_markdown
-
-        return to_markdown(report)
-    from harness.report.progress import wants_color
-    from harness.report.text import to_text
-
-    tty = _is_tty(sys.stdout) and not plain
-    return to_text(report, color=wants_color(os.environ, tty) and not plain, width=_width() if tty else 100)
-
-
-def _below_root(folder: Path) -> str:
-    """A folder as seen from the root of its repository, "" where it is that, or in none."""
-    root = next((item for item in (folder, *folder.parents) if (item / ".git").exists()), folder)
-    return "" if root == folder else folder.relative_to(root).as_posix()
-
-
-def _write_reports(
-    report: Report,
-    timings: Timings | None,
-    places: Mapping[str, Place],
-    *,
-    folder: Path | None,
-    files: Sequence[Path],
-    named: bool,
-) -> int:
-    """All reports into a folder, and single ones to files; each whole or not at all, and none from before stays.
-
-    Args:
-        named: The folder was asked for; one that was not may be read-only, which is said and not fatal.
-    Returns:
-        The exit code of a place that was asked for and cannot be written, else 0.
-    """
-    lost = 0
-    wanted: dict[Path, str] = {}
-    if folder is not None:
-        wanted = {folder / name: ENDINGS[Path(name).suffix] for name in REPORTS if name != TIMINGS}
-    wanted |= {file: ENDINGS[file.suffix.lower()] for file in files}
-    if folder is not None and timings is not None:
-        wanted[folder / TIMINGS] = TIMINGS
-    made: dict[str, bytes] = {}
-    told: set[Path] = set()
-    for path, kind in wanted.items():
-        if kind not in made:
-            text = timings.to_json() if kind == TIMINGS and timings else _formatted(report, kind, places, plain=True)
-            made[kind] = text.encode("utf-8", "backslashreplace")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.parent.name == ".rollcall" and not (path.parent / ".gitignore").exists():
-                (path.parent / ".gitignore").write_text("*\n", encoding="utf-8")
-            fresh = path.with_name(f".{path.name}.{os.getpid()}")
-            try:
-                fresh.write_bytes(made[kind])
-                fresh.replace(path)
-            except OSError:
-                for left in (fresh, path):  # an old report must not be taken for this one
-                    with suppress(OSError):
-                        left.unlink()
-                raise
-        except OSError as error:
-            if path.parent not in told:
-                _say(
-                    f"the reports cannot be written to {path.parent}: {error.strerror}; choose another place with --out"
-                )
-            told.add(path.parent)
-            if named or path in files:
-                lost = StackError.code
-    return lost
-
-
-def _remove_old_reports(options: Options) -> None:
-    """An old verdict must not be taken for that of a run which was killed before it had one."""
-    from harness.integration import report_folder
-
-    for name in REPORTS:
-        with suppress(OSError):
-            (report_folder(options) / name).unlink()
-
-
-def _tell_ci(env: Mapping[str, str], report: Report) -> None:
-    if env.get("GITHUB_ACTIONS") == "true":
-        from harness.report.github import to_annotations
-
-        _say(to_annotations(report).rstrip("\n"))
-    place = env.get("GITHUB_STEP_SUMMARY")
-    if place:
-        from harness.report.markdown import fit_summary, to_markdown
-
-        try:
-            path = Path(place)
-            size = path.stat().st_size if path.exists() else 0
-            with path.open("a", encoding="utf-8") as file:
-                file.write(fit_summary(size, to_markdown(report)))
-        except OSError as error:
-            _say(f"the step summary cannot be written to {place}: {error.strerror}")
-
-
-def _progress() -> ProgressLog:
-    from harness.report.progress import ProgressLog, wants_color, wants_status_line
-
-    tty = _is_tty(sys.stderr)
-    return ProgressLog(
-        sys.stderr,
-        tty=wants_status_line(os.environ, tty),
-        color=wants_color(os.environ, tty),
-        columns=_width(),
-    )
-
-
-class _Timed:
-    """Passes everything on, and keeps the seconds."""
-
-    def __init__(self, inner: Progress, timings: Timings) -> None:
-        self._inner, self._timings = inner, timings
-
-    def begin(self, subject: str, what: str) -> None:
-        self._inner.begin(subject, what)
-
-    def end(self, subject: str, what: str, *, ok: bool, seconds: float, detail: str = "") -> None:
-        self._timings.add(subject, what, seconds)
-        self._inner.end(subject, what, ok=ok, seconds=seconds, detail=detail)
-
-    def waiting(self, subject: str, what: str, detail: str) -> None:
-        self._inner.waiting(subject, what, detail)
-
-    def note(self, subject: str, text: str) -> None:
-        self._inner.note(subject, text)
-
-
-def _print(text: str) -> None:
-    from harness.report.escape import encodable
-
-    if sys.stdout is None:  # closed by the caller
-        return
-    try:
-        sys.stdout.write(encodable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "ascii"))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _silence_stdout()  # `| head` has what it wanted; the exit code is still the verdict's
-    except OSError as error:
-        _silence_stdout()
-        _say(f"the report cannot be written to standard output: {error.strerror}")
-
-
-def _for_stderr(text: str) -> str:
-    from harness.report.escape import encodable, visible
-
-    return encodable(visible(text), sys.stderr.encoding or "ascii")
-
-
-def _say(text: str) -> None:
-    if sys.stderr is None:
-        return
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except (OSError, ValueError, UnicodeEncodeError):
-        return  # stderr is closed, and there is nobody left to tell
-
-
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-    except (AttributeError, OSError, ValueError):
-        _silence_stdout()
-
-
-def _silence_stdout() -> None:
-    """Python flushes stdout at exit; it must find a place that takes the rest."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (AttributeError, OSError, ValueError):
-        return
-
-
-def _is_tty(stream: TextIO | None) -> bool:
-    try:
-        return stream is not None and stream.isatty()
-    except (ValueError, AttributeError):
-        return False
-
-
-def _width() -> int:
-    import shutil
-
-    return max(60, min(shutil.get_terminal_size((100, 24)).columns, 140))

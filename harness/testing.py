@@ -23,15 +23,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from anyio.from_thread import BlockingPortal, BlockingPortalProvider
+import anyio
+from anyio.from_thread import BlockingPortal
 
-from harness import testing_async
+from harness import testing_async, testing_judge
 from harness.engine.answers import Question
 from harness.engine.cases import CaseHow
 from harness.engine.live import LiveServer, LiveSpec, open_live
 from harness.errors import (
     CallError,
     ConfigError,
+    CoverageError,
     ExpectedError,
     ListError,
     MisuseError,
@@ -45,9 +47,10 @@ from harness.errors import (
     ToolError,
 )
 from harness.model.live import Called, Ended, Notification, Prompt, Result
-from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, LogLevel, RootSpec, SampleSpec
+from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, Level, LogLevel, RootSpec, SampleSpec
 from harness.testing_async import begin_case, end_case
 from harness.testing_guards import WAIT_S, assert_loopback, assert_loopback_host
+from harness.testing_judge import Exempt, Source, ToolCoverage
 from harness.testing_spec import AnswersArgument, ExpectError, client_of, make_spec
 from harness.testing_stack import AsyncStack, RuntimeChoice, start_stack
 
@@ -56,6 +59,7 @@ __all__ = [
     "CallError",
     "Called",
     "ConfigError",
+    "CoverageError",
     "Ended",
     "ExpectError",
     "ExpectedError",
@@ -76,14 +80,20 @@ __all__ = [
     "ServerError",
     "Stack",
     "StackError",
+    "ToolCoverage",
     "ToolError",
     "assert_loopback",
     "assert_loopback_host",
     "begin_case",
     "end_case",
+    "expect_clean_wire",
+    "expect_every_tool_declares_output_schema",
+    "expect_every_tool_exercised",
+    "expect_portable_tool_schemas",
     "open_stack",
     "start_live",
     "start_server",
+    "tool_coverage",
     "wait_for_http",
     "wait_for_tcp",
 ]
@@ -93,24 +103,56 @@ T = TypeVar("T")
 
 
 class _Loop:
-    """The event loop that all servers of this process share, while there are any."""
+    """The event loop that everything in this process shares: in a thread, for as long as anybody has a lease."""
 
     def __init__(self) -> None:
-        self._provider = BlockingPortalProvider(backend="asyncio")
+        self._forget()
+
+    def _forget(self) -> None:
         self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._portal: BlockingPortal | None = None
         self.leases: set[_Lease] = set()
 
     def lease(self) -> _Lease:
-        if os.getpid() != self._pid:  # a fork has the parent's loop, but not its thread
-            self.__init__()  # type: ignore[misc]
-        found = _Lease(self, self._provider.__enter__())
-        self.leases.add(found)
-        return found
+        if os.getpid() != self._pid:  # a fork has all of the parent's but the thread
+            self._forget()
+        with self._lock:
+            if self._portal is None:
+                started: Future[BlockingPortal] = Future()
+                self._thread = threading.Thread(target=_run, args=(started,), name="mcp-rollcall", daemon=True)
+                self._thread.start()
+                self._portal = started.result()
+            found = _Lease(self, self._portal)
+            self.leases.add(found)
+            return found
 
     def end(self, lease: _Lease) -> None:
-        if lease in self.leases and os.getpid() == self._pid:
+        with self._lock:
+            if lease not in self.leases or os.getpid() != self._pid:
+                return
             self.leases.discard(lease)
-            self._provider.__exit__(None, None, None)
+            if self.leases or self._portal is None or self._thread is None:
+                return
+            portal, thread = self._portal, self._thread
+            self._portal = self._thread = None
+            portal.call(portal.stop)
+            thread.join()
+
+
+def _run(started: Future[BlockingPortal]) -> None:
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    try:
+        anyio.run(serve)
+    except BaseException as error:
+        if started.done():
+            raise
+        started.set_exception(error)
 
 
 class _Lease:
@@ -337,9 +379,19 @@ class Server:
         return self._server.healthy
 
     @property
+    def in_flight(self) -> tuple[str, ...]:
+        """The requests that are open, such as "tools/call slow"."""
+        return self._live.in_flight()
+
+    @property
     def ended(self) -> Ended | None:
         """How it ended, with what it left behind; None while it lives."""
         return self._server.ended
+
+    @property
+    def name(self) -> str:
+        """As it was given to `start_server`."""
+        return self._live.spec.name
 
     @property
     def transcript(self) -> Path:
@@ -543,3 +595,80 @@ def _once(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return lease.do(work)
     finally:
         lease.close()
+
+
+def tool_coverage(
+    *servers: Source, exempt: Exempt = None, name: str | None = None, level: Level = "succeeded"
+) -> ToolCoverage:
+    """What became of every tool, over all that several servers recorded (one that can be asked, one that cannot …).
+
+    Args:
+        servers: Servers that stand, or folders given as `evidence=`. Servers are asked for their lists where they were
+            not yet.
+        exempt: Tool -> reason why no test can call it; or an exemptions.toml, of which the entries of `name` count.
+        name: Of the server, as exemptions.toml has it; what `start_server` was given without it.
+        level: "succeeded", "answered" or "attempted".
+    Raises:
+        MisuseError: There is nothing recorded.
+    """
+    _list(servers)
+    return testing_judge.tool_coverage(*servers, exempt=exempt, name=name, level=level)
+
+
+def expect_every_tool_exercised(
+    *servers: Source, exempt: Exempt = None, name: str | None = None, level: Level = "succeeded"
+) -> ToolCoverage:
+    """Nothing happens if every listed tool was called with success, or is excused; gives the sums.
+
+    The arguments are those of `tool_coverage`.
+
+    Raises:
+        CoverageError: All of what is missing, failed, refused only, called and not listed; and all entries of `exempt`
+            that are false, stale or without a reason.
+    """
+    _list(servers)
+    return testing_judge.expect_every_tool_exercised(*servers, exempt=exempt, name=name, level=level)
+
+
+def expect_every_tool_declares_output_schema(*servers: Source, exempt: Exempt = None, name: str | None = None) -> None:
+    """Nothing happens if every listed tool declares an output schema, and every recorded result is as declared.
+
+    Args:
+        exempt: Tool -> reason why it can declare none ("*" for all of them); a mismatch is never excused.
+    Raises:
+        CoverageError: All that is missing, is no schema of an object, or is not kept.
+    """
+    _list(servers)
+    testing_judge.expect_every_tool_declares_output_schema(*servers, exempt=exempt, name=name)
+
+
+def expect_portable_tool_schemas(*servers: Source, name: str | None = None, warnings: bool = False) -> None:
+    """Nothing happens if the schemas of every listed tool, as received, are read alike by all clients.
+
+    There is no exemption: each finding has a spelling that says the same.
+
+    Args:
+        warnings: Those count too.
+    Raises:
+        CoverageError: Each place in each schema, with its pointer.
+    """
+    _list(servers)
+    testing_judge.expect_portable_tool_schemas(*servers, name=name, warnings=warnings)
+
+
+def expect_clean_wire(*servers: Source, name: str | None = None, warnings: bool = False) -> None:
+    """Nothing happens if all that came on stdout was MCP, each request got its one answer, and processes ended well.
+
+    Args:
+        servers: How a server ends is judged once it is closed, which takes a folder given as `evidence=`.
+    Raises:
+        CoverageError: Each line that should not be there, with its bytes and the call in flight; each crash and orphan.
+    """
+    testing_judge.expect_clean_wire(*servers, name=name, warnings=warnings)
+
+
+def _list(servers: Sequence[Source]) -> None:
+    """Asks those for their tools that were not asked yet."""
+    for server in servers:
+        if isinstance(server, Server) and server._live.alive and not server._live.listed:
+            server.tools()

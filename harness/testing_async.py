@@ -19,12 +19,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from harness import testing_judge
 from harness.engine.answers import Question
 from harness.engine.cases import begin_case, end_case
 from harness.engine.live import LiveServer, LiveSpec, open_live
 from harness.errors import (
     CallError,
     ConfigError,
+    CoverageError,
     ExpectedError,
     ListError,
     MisuseError,
@@ -38,8 +40,9 @@ from harness.errors import (
     ToolError,
 )
 from harness.model.live import Called, Ended, Notification, Prompt, Result
-from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, LogLevel, RootSpec, SampleSpec
+from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, Level, LogLevel, RootSpec, SampleSpec
 from harness.testing_guards import assert_loopback, assert_loopback_host, wait_for_http_async, wait_for_tcp_async
+from harness.testing_judge import Exempt, Source, ToolCoverage
 from harness.testing_spec import AnswersArgument, ExpectError, client_of, expected, make_spec
 from harness.testing_stack import AsyncStack as Stack
 from harness.testing_stack import RuntimeChoice, StackStarting, start_stack
@@ -49,6 +52,7 @@ __all__ = [
     "CallError",
     "Called",
     "ConfigError",
+    "CoverageError",
     "Ended",
     "ExpectError",
     "ExpectedError",
@@ -71,14 +75,20 @@ __all__ = [
     "StackError",
     "StackStarting",
     "Starting",
+    "ToolCoverage",
     "ToolError",
     "assert_loopback",
     "assert_loopback_host",
     "begin_case",
     "end_case",
+    "expect_clean_wire",
+    "expect_every_tool_declares_output_schema",
+    "expect_every_tool_exercised",
+    "expect_portable_tool_schemas",
     "open_stack",
     "start_live",
     "start_server",
+    "tool_coverage",
     "wait_for_http",
     "wait_for_tcp",
 ]
@@ -252,9 +262,19 @@ class Server:
         return self._live.healthy
 
     @property
+    def in_flight(self) -> tuple[str, ...]:
+        """The requests that are open, such as "tools/call slow"."""
+        return self._live.in_flight()
+
+    @property
     def ended(self) -> Ended | None:
         """How it ended, with what it left behind; None while it lives."""
         return self._live.ended
+
+    @property
+    def name(self) -> str:
+        """As it was given to `start_server`."""
+        return self._live.spec.name
 
     @property
     def transcript(self) -> Path:
@@ -424,6 +444,85 @@ def open_stack(
 
 wait_for_http = wait_for_http_async
 wait_for_tcp = wait_for_tcp_async
+
+
+async def tool_coverage(
+    *servers: Source, exempt: Exempt = None, name: str | None = None, level: Level = "succeeded"
+) -> ToolCoverage:
+    """What became of every tool, over all that several servers recorded (one that can be asked, one that cannot …).
+
+    Args:
+        servers: Servers that stand, or folders given as `evidence=`. Servers are asked for their lists where they were
+            not yet.
+        exempt: Tool -> reason why no test can call it; or an exemptions.toml, of which the entries of `name` count.
+        name: Of the server, as exemptions.toml has it; what `start_server` was given without it.
+        level: "succeeded", "answered" or "attempted".
+    Raises:
+        MisuseError: There is nothing recorded.
+    """
+    await _list(servers)
+    return testing_judge.tool_coverage(*servers, exempt=exempt, name=name, level=level)
+
+
+async def expect_every_tool_exercised(
+    *servers: Source, exempt: Exempt = None, name: str | None = None, level: Level = "succeeded"
+) -> ToolCoverage:
+    """Nothing happens if every listed tool was called with success, or is excused; gives the sums.
+
+    The arguments are those of `tool_coverage`.
+
+    Raises:
+        CoverageError: All of what is missing, failed, refused only, called and not listed; and all entries of `exempt`
+            that are false, stale or without a reason.
+    """
+    await _list(servers)
+    return testing_judge.expect_every_tool_exercised(*servers, exempt=exempt, name=name, level=level)
+
+
+async def expect_every_tool_declares_output_schema(
+    *servers: Source, exempt: Exempt = None, name: str | None = None
+) -> None:
+    """Nothing happens if every listed tool declares an output schema, and every recorded result is as declared.
+
+    Args:
+        exempt: Tool -> reason why it can declare none ("*" for all of them); a mismatch is never excused.
+    Raises:
+        CoverageError: All that is missing, is no schema of an object, or is not kept.
+    """
+    await _list(servers)
+    testing_judge.expect_every_tool_declares_output_schema(*servers, exempt=exempt, name=name)
+
+
+async def expect_portable_tool_schemas(*servers: Source, name: str | None = None, warnings: bool = False) -> None:
+    """Nothing happens if the schemas of every listed tool, as received, are read alike by all clients.
+
+    There is no exemption: each finding has a spelling that says the same.
+
+    Args:
+        warnings: Those count too.
+    Raises:
+        CoverageError: Each place in each schema, with its pointer.
+    """
+    await _list(servers)
+    testing_judge.expect_portable_tool_schemas(*servers, name=name, warnings=warnings)
+
+
+async def expect_clean_wire(*servers: Source, name: str | None = None, warnings: bool = False) -> None:
+    """Nothing happens if all that came on stdout was MCP, each request got its one answer, and processes ended well.
+
+    Args:
+        servers: How a server ends is judged once it is closed, which takes a folder given as `evidence=`.
+    Raises:
+        CoverageError: Each line that should not be there, with its bytes and the call in flight; each crash and orphan.
+    """
+    testing_judge.expect_clean_wire(*servers, name=name, warnings=warnings)
+
+
+async def _list(servers: Sequence[Source]) -> None:
+    """Asks those for their tools that were not asked yet."""
+    for server in servers:
+        if isinstance(server, Server) and server._live.alive and not server._live.listed:
+            await server.tools()
 
 
 def _refuse_other_loops() -> None:

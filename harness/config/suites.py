@@ -100,6 +100,7 @@ def _step_problems(
         yield document.problem((*path, "arguments"), "reading a resource takes no arguments", "put them into the URI")
     if expect.get("is_error") is False and "code" in expect:
         yield document.problem((*path, "expect", "code"), "this is the code of an error, but is_error is false")
+    yield from _cancel_problems(document, path, step, expect)
     patterns: list[tuple[Path, Any]] = [((*path, "expect", "text_matches"), expect.get("text_matches"))]
     for name, value in table(step.get("capture")).items():
         patterns.append(((*path, "capture", name, "matches"), table(value).get("matches")))
@@ -108,6 +109,23 @@ def _step_problems(
             yield document.problem(where, wrong, BACKSLASH if "\\" in pattern else "")
     if isinstance(expect.get("schema"), dict) and not _is_schema(expect["schema"]):
         yield document.problem((*path, "expect", "schema"), "this is no valid JSON Schema (2020-12)")
+
+
+def _cancel_problems(
+    document: Document, path: Path, step: Mapping[str, Any], expect: Mapping[str, Any]
+) -> Iterator[Problem]:
+    after, limit = step.get("cancel_after_s"), step.get("timeout_s")
+    if after is None:
+        return
+    beside: list[Path] = [("expect", key) for key in expect if key != "prompts"]
+    beside += [(key,) for key in ("capture", "confirm", "eventually") if step.get(key)]
+    for key in beside:
+        yield document.problem(
+            (*path, *key), "a call that is cancelled has no answer", "leave out cancel_after_s, or this"
+        )
+    if isinstance(after, int | float) and isinstance(limit, int | float) and after >= limit:
+        hint = "write a time below timeout_s"
+        yield document.problem((*path, "cancel_after_s"), f"the step ends after {limit:g} s already", hint)
 
 
 def _is_schema(value: Any) -> bool:
@@ -170,6 +188,7 @@ def _step(document: Document, path: Path, value: Mapping[str, Any]) -> StepSpec:
         eventually=_eventually(value.get("eventually", False)),
         timeout_s=_seconds(value),
         unlisted=value.get("unlisted", False),
+        cancel_after_s=float(value["cancel_after_s"]) if "cancel_after_s" in value else None,
     )
 
 
@@ -182,6 +201,7 @@ def _expect(value: Mapping[str, Any]) -> ExpectSpec:
         text_equals=value.get("text_equals"),
         pointer=value.get("pointer", {}),
         schema=value.get("schema"),
+        prompts=tuple(texts(value["prompts"])) if "prompts" in value else None,
     )
 
 

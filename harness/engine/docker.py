@@ -43,6 +43,7 @@ __all__ = [
     "Binding",
     "ContainerState",
     "Engine",
+    "EngineLost",
     "EngineProbe",
     "EngineRefused",
     "ExecResult",
@@ -382,6 +383,10 @@ class EngineRefused(StackError):
         super().__init__(message, hint=hint)
         self.status = status
         self.said = said
+
+
+class EngineLost(StackError):
+    """The engine went away in mid-run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -858,7 +863,7 @@ def _translated(error: Exception, what: str, path: str, timeout_s: float) -> Sta
             hint="is it overloaded or stopped? `docker version` shows it",
         )
     if isinstance(error, requests.exceptions.RequestException | HTTPError | OSError | http.client.HTTPException):
-        return StackError(
+        return EngineLost(
             f"the Docker engine at {path} went away when asked to {what} ({type(error).__name__}: {error})",
             hint="was it stopped? `mcp-rollcall reap` removes what is left when it is back",
         )

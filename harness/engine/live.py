@@ -59,6 +59,7 @@ from harness.model.transcript import (
     CaseEnded,
     CaseStarted,
     Diagnostic,
+    Event,
     StepEnded,
     StepRef,
     StepStarted,
@@ -68,6 +69,15 @@ __all__ = ["KEPT", "LiveServer", "LiveSpec", "open_live", "outside_name", "to_th
 
 KEPT = 10_000  # calls that are remembered
 RECENT_LINES = 5
+KEPT_NOTES = 20
+_NOTES = {  # what the session saw when a request had no answer in time
+    "write-blocked": "",
+    "still-reading": "",
+    "still-coming": "stdout: ",
+    "partial-line": "stdout: ",
+    "children": "it has started, and they run: ",
+    "shares-stdin": "of these share its stdin, and may take what is meant for it: ",
+}
 STDERR_LINES = 20
 T = TypeVar("T")
 _spoken: dict[tuple[Any, ...], Era] = {}  # what a probe of the same command found, in this process
@@ -126,6 +136,26 @@ def outside_name(driver: str = "pytest") -> str:
     return f"{OUTSIDE}-{driver}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{token_hex(4)}.jsonl"
 
 
+class LiveRecorder(Recorder):
+    """A recorder that remembers what the session noted of the last requests without an answer."""
+
+    def __init__(self, path: Path, *, bodies: Path, masker: Masker, began: float) -> None:
+        super().__init__(path, bodies=bodies, masker=masker, began=began)
+        self._notes: deque[tuple[StepRef | None, str, str]] = deque(maxlen=KEPT_NOTES)
+
+    def add(self, kind: type[Event], **fields: Any) -> None:
+        """Writes one event."""
+        super().add(kind, **fields)
+        if kind is Diagnostic and fields["what"] in _NOTES:
+            self._notes.append((fields.get("step"), fields["what"], self.masked_json(fields.get("detail", ""))))
+
+    def notes_of(self, step: StepRef | None) -> list[tuple[str, str]]:
+        """What was noted of a step, and is told only once."""
+        found = [(what, detail) for owner, what, detail in self._notes if owner == step]
+        self._notes.clear()
+        return found
+
+
 class LiveServer:
     """A server that stands; made by `open_live`. Everything is done on the event loop that opened it.
 
@@ -133,6 +163,7 @@ class LiveServer:
         transcript: The file in which everything is recorded.
         called: The calls so far, oldest first, the last KEPT of them.
         timed_out: Whether any request had no answer in time.
+        listed: Whether its tools were listed.
     """
 
     def __init__(self, spec: LiveSpec, stdio: Stdio, session: WireSession, *, masker: Masker) -> None:
@@ -140,8 +171,10 @@ class LiveServer:
         self.transcript = stdio.recorder.path
         self.called: deque[Called] = deque(maxlen=KEPT)
         self.timed_out = False
+        self.listed = False
         self._stdio = stdio
         self._session = session
+        assert isinstance(stdio.recorder, LiveRecorder)
         self._recorder = stdio.recorder
         self._masker = masker
         self._resources = ExitStack()
@@ -242,6 +275,7 @@ class LiveServer:
             MisuseError: Another event loop, arguments that are no JSON.
         """
         self._check(target)
+        stood = self.alive
         arguments = {} if arguments is None else dict(arguments)
         seconds = self.spec.call_timeout_s if timeout_s is None else timeout_s
         case = self._enter_case()
@@ -276,11 +310,10 @@ class LiveServer:
             final = await self._act(action, target, arguments, ref, deadline, confirm=confirm)
         except TimedOut as error:
             became("timed-out", "timed-out", str(error))
-            self.timed_out = True
-            raise self._no_answer(target, arguments, seconds, str(error)) from None
+            raise self._cause_of(self._no_answer(error, target, arguments, seconds, ref)) from None
         except Died as error:
             became("died", "died", str(error))
-            raise await self._death(str(error), target, arguments) from None
+            raise self._cause_of(await self._death(str(error), target, arguments, stood=stood)) from None
         except ValueError as error:
             became("failed", "unresolved", f"the arguments are no JSON: {error}")
             raise MisuseError(f"{target}: the arguments are no JSON: {error}") from None
@@ -333,8 +366,7 @@ class LiveServer:
         try:
             return await self._session.request(method, params, label=method, timeout_s=seconds)
         except TimedOut as error:
-            self.timed_out = True
-            raise self._no_answer(method, params, seconds, str(error)) from None
+            raise self._no_answer(error, method, params, seconds) from None
         except Died as error:
             raise await self._death(str(error), method, params) from None
         except ValueError as error:
@@ -357,12 +389,12 @@ class LiveServer:
         try:
             listing = await self._session.list_all(method, key, timeout_s=seconds)
         except TimedOut as error:
-            self.timed_out = True
-            raise self._no_answer(method, {}, seconds, str(error)) from None
+            raise self._no_answer(error, method, {}, seconds) from None
         except Died as error:
             raise await self._death(str(error), method, {}) from None
         if listing.problem:
             raise self._failed(ListError, self._masker.text(listing.problem), method, {})
+        self.listed = self.listed or method == "tools/list"
         return tuple(listing.items)
 
     # --- cases --------------------------------------------------------------------------------------
@@ -470,21 +502,43 @@ class LiveServer:
             NoToken, f'{target}: the first answer holds no confirm_token="…"; {why}{self._lines()}', target, arguments
         )
 
-    def _no_answer(self, target: str, arguments: Mapping[str, Any] | None, seconds: float, why: str) -> CallError:
-        unfinished = self._masker.bytes(self._stdio.unfinished)
-        message = f"{self._masker.text(why)}{self._lines()}"
-        if unfinished:
-            message += (
-                f"\nstdout ends without a newline in {cut(unfinished[-200:].decode('utf-8', 'backslashreplace'))}"
-            )
+    def _cause_of(self, error: CallError) -> Exception:
+        """The error, or what the answering function raised, without which it would not have come to that."""
+        failures = self._session.answers.failures
+        if not failures:
+            return error
+        failure = failures.pop(0)
+        failure.add_note(f"then: {error}")
+        return failure
+
+    def _no_answer(
+        self,
+        seen: TimedOut,
+        target: str,
+        arguments: Mapping[str, Any] | None,
+        seconds: float,
+        ref: StepRef | None = None,
+    ) -> CallError:
+        self.timed_out = True
+        label = self._masker.text(seen.label)
+        message = f"no answer to {label} within {seconds:g} s" if seen.id != "" else self._masker.text(str(seen))
+        message += self._lines()
+        for what, detail in self._recorder.notes_of(ref):
+            message += f"\n{_NOTES[what]}{detail}"
         error = self._failed(NoAnswer, message + self._said(), target, arguments)
         assert isinstance(error, NoAnswer)
         error.timeout_s = seconds
         error.in_flight = self.in_flight()
         return error
 
-    async def _death(self, why: str, target: str, arguments: Mapping[str, Any] | None) -> CallError:
-        """The error for a call whose server has died, after it was ended for good."""
+    async def _death(
+        self, why: str, target: str, arguments: Mapping[str, Any] | None, *, stood: bool = True
+    ) -> CallError:
+        """The error for a call whose server has died, after it was ended for good.
+
+        Args:
+            stood: Whether it was alive when the call was made, as far as anybody knew.
+        """
         closed = self._closed
         in_flight = self.in_flight()
         await asyncio.sleep(0)  # others that waited with it note it too, while the transcript is open
@@ -498,7 +552,9 @@ class LiveServer:
             return self._failed(ServerDied, f"{target}: {lost}", target, arguments)
         ended = self.ended
         label = ", ".join(in_flight) or target
-        message = f"{self._masker.text(why)} while {label} waited" if in_flight else f"{target}: {why}"
+        message = f"{self._masker.text(why)} while {label} waited"
+        if not stood or not in_flight:
+            message = f"{target} was not sent: {self._masker.text(why)}"
         if ended is not None and "ended with" not in why:
             code = ended.code if ended.code is not None else -(ended.signal or 0)
             message += f"; it was stopped then, with {describe_code(code)}"
@@ -684,7 +740,7 @@ class _Opening:
         env = _environment(spec, home)
         container = container_run(spec.argv, scope=self.scope, server=home.name)
         path = place / outside_name()
-        recorder = Recorder(
+        recorder = LiveRecorder(
             path,
             bodies=place / BODIES_DIR,
             masker=self.masker,

@@ -609,6 +609,7 @@ def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]])
     for _, case in selected:
         for step in (*case.steps, *case.cleanup):
             expected = [*step.expect.text_contains, step.expect.text_matches, step.expect.text_equals]
+            expected += step.expect.prompts or ()
             yield from names_in([step.target, dict(step.arguments), dict(step.expect.pointer), expected])
     for command in run.commands:
         yield from names_in([*command.argv, dict(command.env)])

@@ -20,6 +20,7 @@ import anyio
 from harness.engine.docker import (
     ContainerState,
     Engine,
+    EngineLost,
     EngineRefused,
     base_images,
     credential_trouble,
@@ -147,7 +148,7 @@ async def open_stack(
 
 @contextmanager
 def _told(masker: Masker) -> Iterator[None]:
-    """Masked StackErrors, one or a group of several; anything else passes."""
+    """Masked StackErrors, one or a group of several; anything else passes. An engine goes away once."""
     try:
         yield
     except StackError as error:
@@ -157,6 +158,8 @@ def _told(masker: Masker) -> Iterator[None]:
         errors = [leaf for leaf in leaves if isinstance(leaf, StackError)]
         if not errors or len(errors) < len(leaves):
             raise
+        lost = [error for error in errors if isinstance(error, EngineLost)]
+        errors = [error for error in errors if error not in lost[1:]]
         if len(errors) == 1:
             raise _masked(errors[0], masker) from errors[0].__cause__
         raise ExceptionGroup("several backends failed", [_masked(error, masker) for error in errors]) from None

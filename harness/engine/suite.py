@@ -15,12 +15,13 @@ import anyio
 import regex
 
 from harness.engine.record import Recorder
-from harness.engine.wire import PROGRESS_TIMES, Died, Final, TimedOut, WireSession
+from harness.engine.wire import PROGRESS_TIMES, Cancelled, Died, Final, TimedOut, WireSession
 from harness.model.outcome import (
     Answer,
     Missing,
     answer_of,
     capture,
+    compare_prompts,
     expect_from_json,
     expect_to_json,
     mismatches,
@@ -185,6 +186,8 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
     deadline, limit = (min(now + seconds, run.deadline) for seconds in (timeout_s, PROGRESS_TIMES * timeout_s))
     try:
         final = await _act(run, step, ref, target, arguments, deadline, limit)
+    except Cancelled:
+        return await _after_cancel(run, step, ref, expect, timeout_s)
     except TimedOut as error:
         return _ended(recorder, ref, "timed-out", str(error), "timed-out")
     except Died as error:
@@ -197,11 +200,17 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
         return _ended(recorder, ref, "no-token", 'the first answer holds no confirm_token="…"', "stopped")
     if final.problem:
         return _ended(recorder, ref, "answered", f"no final answer: {final.problem}", "stopped")
+    if step.cancel_after_s is not None:
+        late = f"answered before it could be cancelled, after {step.cancel_after_s:g} s"
+        return _ended(recorder, ref, "answered", late, "stopped")
     answer = answer_of(step.action, final.message)
-    wrong = _mismatches(expect, answer)
+    prompts = run.bench.session.prompts_of(ref)
+    wrong = _mismatches(expect, answer, prompts)
     if wrong:  # in the words of what may be kept: they are cut, and half a secret is none that could be found
         masked = answer_of(step.action, recorder.masked_json(final.message))
-        wrong = _mismatches(shown, masked) or ("it differs from what is expected only in what is masked",)
+        wrong = _mismatches(shown, masked, recorder.masked_json(prompts)) or (
+            "it differs from what is expected only in what is masked",
+        )
     lost = _capture(run, step, answer) if not wrong else ()
     if (wrong or lost) and retry:
         _ended(recorder, ref, "retried", "; ".join((*wrong, *lost)), "stopped")
@@ -211,11 +220,27 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
     return _ended(recorder, ref, "answered", "; ".join(wrong), "stopped" if wrong or lost else "ok")
 
 
+async def _after_cancel(run: _Case, step: StepSpec, ref: StepRef, expect: ExpectSpec, timeout_s: float) -> Verdict:
+    """Whether the server lives on after a cancellation: it answers tools/list."""
+    session, recorder = run.bench.session, run.bench.recorder
+    label = f"tools/list after cancelling {step.action} {step.target}"
+    try:
+        await session.request("tools/list", label=label, timeout_s=timeout_s, step=ref, number=2)
+    except TimedOut as error:
+        return _ended(recorder, ref, "timed-out", str(error), "timed-out")
+    except Died as error:
+        return _ended(recorder, ref, "died", str(error), "died")
+    wrong = tuple(compare_prompts(expect, session.prompts_of(ref)))
+    return _ended(recorder, ref, "cancelled", "; ".join(wrong), "stopped" if wrong else "ok")
+
+
 async def _act(
     run: _Case, step: StepSpec, ref: StepRef, target: str, arguments: Mapping[str, Any], deadline: float, limit: float
 ) -> Final | None:
     session = run.bench.session
-    first = await session.perform(step.action, target, arguments, deadline=deadline, step=ref, limit=limit)
+    first = await session.perform(
+        step.action, target, arguments, deadline=deadline, step=ref, limit=limit, cancel_after_s=step.cancel_after_s
+    )
     if not step.confirm:
         return first
     token = CONFIRM_TOKEN.search(answer_of(step.action, first.message).text)
@@ -240,9 +265,9 @@ def _capture(run: _Case, step: StepSpec, answer: Answer) -> tuple[str, ...]:
     return tuple(lost)
 
 
-def _mismatches(expect: ExpectSpec, answer: Answer) -> tuple[str, ...]:
+def _mismatches(expect: ExpectSpec, answer: Answer, prompts: Sequence[str]) -> tuple[str, ...]:
     try:
-        return mismatches(expect, answer)
+        return mismatches(expect, answer, prompts)
     except regex.error as error:
         return (f"text_matches cannot be read: {error}",)
 
@@ -277,6 +302,7 @@ def _started(
         confirm=step.confirm,
         unlisted=step.unlisted,
         timeout_s=timeout_s,
+        cancel_after_s=step.cancel_after_s,
     )
 
 

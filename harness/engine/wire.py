@@ -35,6 +35,7 @@ __all__ = [
     "MAX_PAGES",
     "MODERN_VERSION",
     "PROGRESS_TIMES",
+    "Cancelled",
     "Died",
     "Final",
     "Listing",
@@ -78,6 +79,10 @@ class TimedOut(Exception):
         super().__init__(sent if id != "" else f"{label} was not sent: no time was left for it")
         self.label = label
         self.id = id
+
+
+class Cancelled(Exception):
+    """We have cancelled the request, as was asked for; no answer to it is waited for."""
 
 
 class Died(Exception):
@@ -294,12 +299,15 @@ class WireSession:
         step: StepRef | None = None,
         number: int = 1,
         limit_s: float | None = None,
+        cancel_after_s: float | None = None,
     ) -> Mapping[str, Any]:
         """Sends one request and gives the response object, whatever is in it.
 
         Args:
             limit_s: Progress is asked for, and gives the request its time again, up to so much in all.
+            cancel_after_s: When it is cancelled, if it has no answer then.
         Raises:
+            Cancelled: That has happened.
             TimedOut: After `timeout_s`; the server was told by notifications/cancelled. At once, and without sending
                 anything, where that is not above zero.
             Died: No answer can come.
@@ -338,15 +346,24 @@ class WireSession:
         )
         if token is not None:
             self._clocks[token] = clock
+        after = None if cancel_after_s is None else self._loop.call_later(cancel_after_s, self._cancel, key)
         try:
             return await future
         finally:
             clock.timer.cancel()
+            if after is not None:
+                after.cancel()
             if token is not None:
                 self._clocks.pop(token, None)
             self._waiting.pop(key, None)
             self._starts.pop(key, None)
             self._courses.pop(key, None)
+
+    def _cancel(self, key: int | str) -> None:
+        future = self._waiting.get(key)
+        if future is not None and not future.done():
+            self.notify("notifications/cancelled", {"requestId": key, "reason": "the test cancels it"})
+            future.set_exception(Cancelled)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Sends a notification; a closed stdin is no error."""
@@ -369,6 +386,7 @@ class WireSession:
         step: StepRef | None = None,
         number: int = 1,
         limit: float | None = None,
+        cancel_after_s: float | None = None,
     ) -> Final:
         """One call, resource or prompt, with all rounds of input that the server asks for in the modern era.
 
@@ -377,8 +395,9 @@ class WireSession:
             number: Of its first request within the step, from 1.
             limit: Where the profile asks for progress: how long that may put the deadline off; without it
                 PROGRESS_TIMES of what is left now.
+            cancel_after_s: When it is cancelled, whichever round it stands in.
         Raises:
-            TimedOut, Died, ValueError: As `request`.
+            TimedOut, Cancelled, Died, ValueError: As `request`.
         """
         method, name = _METHODS[action]
         params: dict[str, Any] = {name: target}
@@ -395,9 +414,17 @@ class WireSession:
             if self.answers.profile.progress:
                 left, most = min(whole, limit - now), limit - now
             current = number + count
+            after = None if cancel_after_s is None else max(0.0, began + cancel_after_s - now)
             try:
                 message = await self.request(
-                    method, {**params, **more}, label=label, timeout_s=left, step=step, number=current, limit_s=most
+                    method,
+                    {**params, **more},
+                    label=label,
+                    timeout_s=left,
+                    step=step,
+                    number=current,
+                    limit_s=most,
+                    cancel_after_s=after,
                 )
             except Died as error:
                 error.untouched = error.untouched and current == 1  # an earlier round was read
@@ -450,6 +477,11 @@ class WireSession:
             params = {"cursor": cursor}
         listing.problem = f"{method} had a next page after {MAX_PAGES} pages"
         return listing
+
+    def prompts_of(self, step: StepRef) -> list[str]:
+        """Messages of the elicitations that came in one attempt of a step, in order."""
+        asked = [prompt.question for prompt in self.prompts if prompt.question.step == step]
+        return [question.message for question in asked if question.method == "elicitation/create"]
 
     # --- from the server ----------------------------------------------------------------------------
 

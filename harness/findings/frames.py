@@ -22,6 +22,7 @@ from harness.model.transcript import (
     Diagnostic,
     Event,
     Exited,
+    Prompted,
     Received,
     Sent,
     Spawned,
@@ -202,6 +203,8 @@ class Dialogue:
     exchanges: list[Exchange] = field(default_factory=list)
     oddities: list[Oddity] = field(default_factory=list)
     server_requests: list[tuple[Line, Mapping[str, Any]]] = field(default_factory=list)
+    notifications: list[tuple[Line, Mapping[str, Any]]] = field(default_factory=list)
+    prompts: list[Prompted] = field(default_factory=list)
     broken: int = 0
     open: tuple[Exchange, ...] = ()
     steps: list[tuple[StepStarted, StepEnded | None]] = field(default_factory=list)
@@ -599,6 +602,8 @@ class _Reader:
                 self._reply(line, message)
             elif "id" in message:
                 self.dialogue.server_requests.append((line, message))
+            else:
+                self.dialogue.notifications.append((line, message))
 
     def _spoilt(self, line: Line, message: Mapping[str, Any]) -> None:
         """A reply in a line that is no message: its request gets no other."""
@@ -727,6 +732,8 @@ def read_dialogue(transcript: Transcript, *, protocol: str = "", folder: str = "
                 reader.received(event)
             case Diagnostic():
                 reader.diagnostic(event)
+            case Prompted():
+                dialogue.prompts.append(event)
             case Spawned():
                 dialogue.spawned = event
             case Exited():

@@ -31,6 +31,7 @@ from harness.model.outcome import (
     Comparison,
     answer_of,
     compare,
+    compare_prompts,
     expect_from_json,
     is_refusal_expected,
     is_text_expected,
@@ -84,6 +85,7 @@ class Use:
         calls: Requests that left for it, over all attempts and rounds.
         seconds: How long that attempt took.
         answered: Whether a well-formed final result came, `isError` or not.
+        prompts: Messages of the elicitations that came in that attempt, in order.
         how: How the step's attempt ended, as recorded; "" outside of steps and where no end is recorded.
         answer: The answer that was judged.
         wrong: What is not as the step expects, a sentence each.
@@ -104,6 +106,7 @@ class Use:
     started: StepStarted | None = None
     detail: str = ""
     calls: int = 0
+    prompts: tuple[str, ...] = ()
     how: str = ""
     seconds: float | None = None
     answered: bool = False
@@ -349,7 +352,14 @@ def _judge_step(run: Run, attempts: _Attempts) -> Use:
         "how": how,
         "seconds": None if ended is None else ended.t - started.t,
         "detail": ended.detail if ended is not None else "",
+        "prompts": tuple(
+            item.message
+            for item in dialogue.prompts
+            if item.step == started.step and item.method == "elicitation/create"
+        ),
     }
+    if started.cancel_after_s is not None and how in ("answered", "cancelled", "timed-out", "died"):
+        return _judge_cancelled(base, exchanges)
     if how == "unresolved" and (final is None or not final.in_time):
         return Use(**base, fault="suite/unresolved", why="a value was missing and nothing was sent")
     if final is None or not final.in_time or how in ("timed-out", "died") or is_input_required(final.result):
@@ -362,6 +372,29 @@ def _judge_step(run: Run, attempts: _Attempts) -> Use:
     return _judge_answer(base, final, expect, started.action)
 
 
+def _judge_cancelled(base: dict[str, Any], exchanges: Sequence[Exchange]) -> Use:
+    """A step that cancels its call: it earns nothing, and the server has to live on."""
+    dialogue, started, how = base["dialogue"], base["started"], base["how"]
+    calls = [exchange for exchange in exchanges if exchange.method != "tools/list"]
+    last = exchanges[-1] if exchanges else None
+    base |= {"exchange": calls[-1] if calls else last, "calls": base["calls"] - (len(exchanges) - len(calls))}
+    base["target"] = calls[-1].name if calls and calls[-1].name else started.target
+    if last is None or not calls or not calls[-1].cancelled or last is calls[-1]:
+        if how != "answered":  # it was never cancelled
+            return _unanswered({**base, "exchange": last}, dialogue, last)
+        said = f"it was answered before it could be cancelled, after {started.cancel_after_s:g} s"
+        return Use(**base, wrong=(said,), fault="suite/step-failed", why="a call that was not cancelled")
+    if how == "cancelled":
+        wrong = tuple(compare_prompts(expect_from_json(started.expect), base["prompts"]))
+        return Use(**base, wrong=wrong, fault="suite/step-failed" if wrong else "", why="a call that was cancelled")
+    base["detail"] = f"tools/list was not answered within {started.timeout_s:g} s after notifications/cancelled"
+    cause = why_unanswered(dialogue, last)
+    if not cause and how == "died":
+        cause = "process/crashed" if dialogue.ended_itself else "suite/step-failed"
+    cause = cause or "wire/dead-after-cancel"
+    return Use(**base, fault=cause, fallback="suite/timed-out", why="a call that was cancelled")
+
+
 def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec | None, action: str) -> Use:
     """A use with an answer; `expect` is None outside of steps, and where a step takes whatever comes."""
     assert exchange.reply is not None
@@ -369,7 +402,7 @@ def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec |
     well_formed = not answer.problem
     answered = well_formed and answer.error is None
     plain = expect if expect is not None else ExpectSpec()
-    compared = _compare(plain, answer)
+    compared = _compare(plain, answer, base.get("prompts", ()))
     wrong, undecided = compared.wrong, () if compared.wrong else compared.undecided
     if not well_formed or base.get("how") == "no-token":
         undecided = ()
@@ -421,9 +454,9 @@ def _judge_answer(base: dict[str, Any], exchange: Exchange, expect: ExpectSpec |
     )
 
 
-def _compare(expect: ExpectSpec, answer: Answer) -> Comparison:
+def _compare(expect: ExpectSpec, answer: Answer, prompts: Sequence[str]) -> Comparison:
     try:
-        return compare(expect, answer)
+        return compare(expect, answer, prompts)
     except regex.error as error:
         return Comparison((f"text_matches cannot be read: {error}",))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = [
     "answer_of",
     "capture",
     "compare",
+    "compare_prompts",
     "cut",
     "cut_json",
     "expect_from_json",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 MATCH_TIMEOUT_S = 2.0
+MAX_PROMPTS_QUOTED = 5
 
 ERROR_LOOKING = regex.compile(
     r"""\A[^\w{\["'<]*(?:
@@ -163,18 +165,20 @@ class Comparison:
     undecided: tuple[str, ...] = ()
 
 
-def mismatches(expect: ExpectSpec, answer: Answer) -> tuple[str, ...]:
+def mismatches(expect: ExpectSpec, answer: Answer, prompts: Sequence[str] = ()) -> tuple[str, ...]:
     """Everything that keeps the answer from being as expected; empty when all of it holds.
 
     What could not be told counts too: nobody may go on as if it held.
     """
-    found = compare(expect, answer)
+    found = compare(expect, answer, prompts)
     return (*found.wrong, *found.undecided)
 
 
-def compare(expect: ExpectSpec, answer: Answer) -> Comparison:
+def compare(expect: ExpectSpec, answer: Answer, prompts: Sequence[str] = ()) -> Comparison:
     """The answer beside the expectation; what would take longer than its bounds is left undecided.
 
+    Args:
+        prompts: Messages of the elicitations that came before it, in order.
     Raises:
         regex.error: `text_matches` cannot be read.
     """
@@ -221,7 +225,27 @@ def compare(expect: ExpectSpec, answer: Answer) -> Comparison:
                 out.extend(f"structuredContent{where}: {what}" for where, what in validate(expect.schema, structured))
             except BudgetExceeded as error:
                 undecided.append(f"structuredContent could not be validated: {error}")
+    out.extend(compare_prompts(expect, prompts))
     return Comparison(tuple(out), tuple(undecided))
+
+
+def compare_prompts(expect: ExpectSpec, prompts: Sequence[str]) -> Iterator[str]:
+    """In what the elicitations of a step differ from those that are expected, a sentence each."""
+    wanted = expect.prompts
+    if wanted is None:
+        return
+    if len(wanted) != len(prompts):
+        got = ", ".join(cut(item, 100) for item in prompts[:MAX_PROMPTS_QUOTED])
+        more = ", …" if len(prompts) > MAX_PROMPTS_QUOTED else ""
+        yield f"expected {_count(len(wanted))}, got {_count(len(prompts))}{': ' if got else ''}{got}{more}"
+        return
+    for number, (part, prompt) in enumerate(zip(wanted, prompts, strict=True), 1):
+        if part not in prompt:
+            yield f"expected prompt {number} containing {part!r}, got {cut(prompt)}"
+
+
+def _count(number: int) -> str:
+    return f"{number or 'no'} prompt{'' if number == 1 else 's'}"
 
 
 def is_text_expected(expect: ExpectSpec) -> bool:
@@ -352,6 +376,8 @@ def expect_to_json(expect: ExpectSpec) -> dict[str, Any]:
         out["pointer"] = dict(expect.pointer)
     if expect.schema is not None:
         out["schema"] = dict(expect.schema)
+    if expect.prompts is not None:
+        out["prompts"] = list(expect.prompts)
     return out
 
 
@@ -366,6 +392,7 @@ def expect_from_json(data: Mapping[str, Any]) -> ExpectSpec:
         text_equals=data.get("text_equals"),
         pointer=dict(data.get("pointer", {})),
         schema=data.get("schema"),
+        prompts=tuple(data["prompts"]) if "prompts" in data else None,
     )
 
 

@@ -428,6 +428,7 @@ class ExpectSpec:
     text_equals: str | None = None
     pointer: Mapping[str, Any] = field(default_factory=dict)  # JSON pointer -> value; see harness.model.outcome
     schema: Mapping[str, Any] | None = None  # JSON Schema 2020-12 for structuredContent
+    prompts: tuple[str, ...] | None = None  # what the messages of the step's elicitations contain, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -461,6 +462,7 @@ class StepSpec:
     eventually: EventuallySpec | None = None
     timeout_s: float | None = None
     unlisted: bool = False
+    cancel_after_s: float | None = None  # the call is cancelled then; the server must live on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,6 +188,7 @@ class StepStarted(Event):
     unlisted: bool = False
     open: bool | None = None
     timeout_s: float
+    cancel_after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,14 +197,15 @@ class StepEnded(Event):
 
     `how`: "answered" (any final answer, right or wrong); "timed-out" (no answer within `timeout_s`); "died" (the
     process ended first); "unresolved" (a placeholder or capture has no value; nothing was sent); "no-token" (a
-    confirmation whose first answer held no confirm_token); "retried" (answered, expectation not met, tried again; or
+    confirmation whose first answer held no confirm_token); "cancelled" (we cancelled it, and the server answered what
+    came next); "retried" (answered, expectation not met, tried again; or
     the server had ended before it read the first step of a case, which is tried again on a fresh one).
     `detail` is for people.
     """
 
     e: ClassVar[str] = "step-ended"
     step: StepRef
-    how: Literal["answered", "timed-out", "died", "unresolved", "no-token", "retried"]
+    how: Literal["answered", "timed-out", "died", "unresolved", "no-token", "cancelled", "retried"]
     detail: str = ""
 
 

@@ -434,7 +434,8 @@ def test_a_rollout_list_beside_the_exemptions_says_which_other_servers_the_file_
 def test_a_profile_says_what_the_client_declares_and_answers(loaded) -> None:
     text = (
         'schema = 1\n[server]\nname = "n"\ncommand = ["c"]\n[suites]\nfiles = ["suites/*"]\n[profiles.asking]\n'
-        'elicit = "cancel"\nelicit_modes = ["url", "form"]\nroots = ["file://${tmp}", { uri = "file:///r", name = "R" }]\n'
+        'elicit = "cancel"\nelicit_modes = ["url", "form"]\nroots = ["file://${tmp}", '
+        '{ uri = "file:///r", name = "R" }]\n'
         'log_level = "info"\nprogress = true\nsampling_tools = true\n'
         '[[profiles.asking.answers]]\nmessage = "sure"\ntool = "t"\nfields = ["a"]\nschema = { required = ["a"] }\n'
         'content = { a = "${tmp}" }\ntimes = 2\n'

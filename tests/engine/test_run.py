@@ -95,7 +95,8 @@ async def test_the_expected_order_of_events_in_one_step(play, make):
 async def test_a_banner_is_recorded_and_the_run_goes_on(play):
     played = await play("banner")
     first = played.of(Received)[0]
-    assert (first.body.text, first.at, first.in_flight) == ("Server running on stdio", 0, ("initialize",))
+    assert (first.body.text, first.at) == ("Server running on stdio", 0)
+    assert first.in_flight in ((), ("initialize",))  # it may come before we have said anything
     assert played.record.outcome == "finished"
     assert played.record.errors == ()
 

@@ -1,0 +1,121 @@
+"""The Python API for asyncio: any task may close, cancellation ends nothing half way, other loops are told. Ours."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.errors import MisuseError
+from harness.testing_async import (
+    ExpectedError,
+    NoAnswer,
+    ServerDied,
+    expect_every_tool_exercised,
+    start_server,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_calls_answer_side_by_side(command):
+    async with start_server(command("good"), era="modern") as server:
+        results = await asyncio.gather(*(server.call("echo", {"text": str(n)}) for n in range(50)))
+        assert [result.text for result in results] == [str(n) for n in range(50)]
+        assert [call.became for call in server.called] == ["succeeded"] * 50
+
+
+async def test_an_unexpected_success_is_an_assertion(command):
+    async with start_server(command("good"), era="modern") as server:
+        with pytest.raises(ExpectedError):
+            await server.call("echo", {"text": "x"}, expect_error="x")
+
+
+async def test_two_are_closed_in_the_order_of_their_start_by_other_tasks(command):
+    first = await start_server(command("good"), era="handshake")
+    second = await start_server(command("good"), era="modern")
+    await asyncio.create_task(first.close())
+    assert (await second.call("echo", {"text": "x"})).text == "x"
+    await asyncio.create_task(second.close())
+    assert first.ended is not None
+    assert second.ended is not None
+
+
+async def test_a_death_reaches_every_call_that_waits(command):
+    async with start_server(command("dies_in_call"), era="handshake") as server:
+        done = await asyncio.gather(*(server.call("die") for _ in range(3)), return_exceptions=True)
+        assert [type(item) for item in done] == [ServerDied] * 3
+        assert {item.exit_code for item in done} == {1}
+
+
+async def test_a_cancelled_call_leaves_a_server_that_answers(command):
+    async with start_server(command("good"), era="handshake") as server:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(server.call("slow", {"seconds": 0.3}), 0.05)
+        assert (await server.call("echo", {"text": "next"})).text == "next"
+        assert [call.became for call in server.called] == ["open", "succeeded"]
+
+
+async def test_a_cancelled_close_goes_on_to_its_end(command):
+    server = await start_server(command("ignores_stdin_close"), era="handshake")
+    closing = asyncio.create_task(server.close())
+    await asyncio.sleep(0.05)
+    closing.cancel()
+    await asyncio.sleep(0.05)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert server.ended is not None
+    assert not Path(f"/proc/{server.pid}").exists()
+
+
+async def test_a_cancelled_start_leaves_no_process(command, tmp_path):
+    marker = tmp_path / "started"
+    code = f"import pathlib, os, time; pathlib.Path({str(marker)!r}).write_text(str(os.getpid())); time.sleep(600)"
+    starting = asyncio.ensure_future(_started([command("good")[0], "-c", code]))
+    while not marker.exists() or not marker.read_text():
+        await asyncio.sleep(0.01)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not Path(f"/proc/{marker.read_text()}").exists()
+
+
+async def _started(command):
+    return await start_server(command, era="handshake")
+
+
+async def test_no_answer_is_no_exception_group(command):
+    async with start_server(command("never_answers_call"), era="handshake") as server:
+        with pytest.raises(NoAnswer):
+            await server.call("hang", timeout_s=0.2)
+
+
+async def test_coverage_asks_for_the_lists_that_are_missing(command):
+    async with start_server(command("answers_twice"), era="handshake") as server:
+        await server.call("echo", {"text": "x"})
+        found = await expect_every_tool_exercised(server)
+        assert found.succeeded == ("echo",)
+
+
+async def test_another_event_loop_is_told(command):
+    async with start_server(command("good"), era="handshake") as server:
+        seen = []
+
+        def elsewhere():
+            try:
+                asyncio.run(server.call("echo", {"text": "x"}))
+            except MisuseError as error:
+                seen.append(str(error))
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        await asyncio.to_thread(thread.join, 30)
+        assert seen == ["echo: this server was started on another event loop than the one that calls it"]
+
+
+def test_without_a_loop_of_asyncio_it_is_told(command):
+    """As under trio, whose loop is none of asyncio's."""
+    starting = start_server(command("good"), era="handshake").__await__()
+    with pytest.raises(MisuseError, match="no event loop of asyncio runs here"):
+        next(starting)
