@@ -173,7 +173,10 @@ class Active:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
         """Takes everything down; the leading process then judges what there was."""
         state, config = self._state, session.config
-        self.opened_close()
+        try:
+            session._setupstate.teardown_exact(None)  # fixtures still stand where it was stopped early, and need theirs
+        finally:
+            self.opened_close()
         if state.role == "worker":
             config.workeroutput["mcp_rollcall"] = state.left_out  # type: ignore[attr-defined]
             return
