@@ -418,6 +418,7 @@ async def _cell(
                             progress=progress,
                             attempt=attempt,
                             probe=outcome.plan is not None and outcome.plan.is_first(run.key),
+                            states=outcome.plan is not None and outcome.plan.is_first(run.key, of_profile=True),
                         )
                     except get_cancelled_exc_class():
                         outcome.take_what_there_is(run.key, attempt)
