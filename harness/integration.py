@@ -436,6 +436,7 @@ async def _cell(
                             attempt=attempt,
                             probe=outcome.plan is not None and outcome.plan.is_first(run.key),
                             elsewhere=commands.get(run.key.profile, ()),
+                            states=outcome.plan is not None and outcome.plan.is_first(run.key, of_profile=True),
                         )
                     except get_cancelled_exc_class():
                         outcome.take_what_there_is(run.key, attempt)

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness import errors
 from harness.findings.annotations import see_contradicted
+from harness.findings.asking import see_asking, see_notifications_met, see_states
 from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
 from harness.findings.commands import commands_of, see_commands
@@ -240,7 +241,7 @@ _ENDS = {"failed": "failed", "interrupted": "was interrupted", "finished": "", "
 
 def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     for view in ledger.views:
-        wire = [*see_wire(view), *see_handshake(view)]
+        wire = [*see_wire(view), *see_handshake(view), *_see_asked(view)]
         yield from wire
         lines = list(see_client_lines(view, {item.check for item in wire}))
         yield from lines
@@ -255,6 +256,12 @@ def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     yield from see_not_listed(ledger)
     yield from see_unknown(ledger)
     yield from see_looks(ledger)
+
+
+def _see_asked(view: RunView) -> Iterator[Seen]:
+    yield from see_asking(view)
+    yield from see_states(view)
+    yield from see_notifications_met(view)
 
 
 def _coverage(ledger: CellLedger, verdicts: Verdicts, parameters: CellParameters, costs: CellCosts) -> Coverage:
