@@ -45,6 +45,7 @@ from harness.output import (
     terminal_width,
     write_reports,
 )
+from harness.rollout_child import inner, leave_record, listener
 from harness.tools_door import add_tools_commands
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ def _parser() -> Parser:
         runtime,
         state,
         rebuild,
+        inner,
     )
     add(
         "integration",
@@ -256,6 +258,7 @@ def _options(parsed: argparse.Namespace) -> Options:
     return Options(
         base=base,
         projects=expanded(base, parsed.project) or (Path(),),
+        repository=path("repository"),
         servers=(*parsed.names, *parsed.server),
         default_servers=tuple(parsed.default_server),
         everything=parsed.all,
@@ -308,7 +311,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
         remove_old_reports(options)
     interrupted = ""
     with progress_log() as log, integration.collecting(outcome):
-        progress = Timed(log, timings)
+        progress = listener(parsed, Timed(log, timings))
         with timings.of("read the files"):
             loaded, outcome.plan = integration.load_plan(options, outcome)
         for note in outcome.plan.notes:
@@ -324,6 +327,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     if judged:
         with _signals_wait():
             return _judged(parsed, options, outcome, timings, today=today, interrupted=interrupted)
+    leave_record(parsed, outcome, interrupted=interrupted)
     errors = [*outcome.errors, *outcome.recorded_errors]
     for error in errors:
         say(f"{error.kind} error: {error.server + ': ' if error.server else ''}{error.message}")

@@ -48,6 +48,7 @@ class Options:
 
     base: Path
     projects: tuple[Path, ...] = (Path(),)
+    repository: Path | None = None  # the folder that the one project speaks of, where its file is kept elsewhere
     servers: tuple[str, ...] = ()
     default_servers: tuple[str, ...] = ()
     everything: bool = False
@@ -212,8 +213,20 @@ def load_plan(
 def _load(options: Options, outcome: Outcome | None) -> Loaded:
     paths = [options.base / path for path in options.projects]
     if outcome is None:
-        return load(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)
-    loaded, problems = load_healthy(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)
+        return load(
+            paths,
+            base=options.base,
+            catalogue=catalogue(),
+            exemptions_beside=options.base,
+            repository=options.repository,
+        )
+    loaded, problems = load_healthy(
+        paths,
+        base=options.base,
+        catalogue=catalogue(),
+        exemptions_beside=options.base,
+        repository=options.repository,
+    )
     if problems is not None:
         if options.servers and set(options.servers) <= set(loaded.broken):
             raise problems

@@ -51,6 +51,7 @@ def load(
     catalogue: Sequence[Path],
     exemptions_beside: Path | None = None,
     contracts: bool = True,
+    repository: Path | None = None,
 ) -> Loaded:
     """Read harness.toml files and everything that they name.
 
@@ -60,13 +61,17 @@ def load(
         catalogue: Folders that hold shipped backends; a project's own `backends/` goes first.
         exemptions_beside: Where exemptions.toml is looked for last: the folder of the noxfile.
         contracts: Whether the contracts are read; who writes one does without.
+        repository: The folder that the one file speaks of, where it is not beside it.
     Raises:
         ConfigProblems: Every problem of every file.
         NothingSelected: The files are in order, but no [server] is in any of them.
     """
     files = Files(base, catalogue)
     shelf = Shelf(files, catalogue)
-    readings = [read_project(files, path, shelf, contracts=contracts) for path in _harness_files(files, paths)]
+    readings = [
+        read_project(files, path, shelf, contracts=contracts, repository=repository)
+        for path in _harness_files(files, paths)
+    ]
     files.add(*_same_names(readings))
     entries: list[ExemptionSpec] = []
     names: list[str] = []
@@ -109,7 +114,12 @@ def load(
 
 
 def load_healthy(
-    paths: Sequence[Path], *, base: Path, catalogue: Sequence[Path], exemptions_beside: Path | None = None
+    paths: Sequence[Path],
+    *,
+    base: Path,
+    catalogue: Sequence[Path],
+    exemptions_beside: Path | None = None,
+    repository: Path | None = None,
 ) -> tuple[Loaded, ConfigProblems | None]:
     """As `load`, but projects whose files are in order are taken though others are not.
 
@@ -121,7 +131,7 @@ def load_healthy(
     """
 
     def read(some: Sequence[Path]) -> Loaded:
-        return load(some, base=base, catalogue=catalogue, exemptions_beside=exemptions_beside)
+        return load(some, base=base, catalogue=catalogue, exemptions_beside=exemptions_beside, repository=repository)
 
     try:
         return read(paths), None
@@ -166,10 +176,20 @@ def load_backend(folder: Path, *, base: Path) -> BackendSpec:
 
 def _listed(folder: Path) -> Iterator[str]:
     """Names of the servers that the rollout list in a folder has by path; what cannot be read names nobody."""
-    for entry in _toml(folder / "rollout.toml").get("repository", ()):
-        path = entry.get("path") if isinstance(entry, dict) else None
-        if isinstance(path, str):
-            server = _toml(folder / path / project_files.FILE).get("server")
+    data = _toml(folder / "rollout.toml")
+    defaults = data.get("defaults")
+    common = defaults.get("harness") if isinstance(defaults, dict) else None
+    for entry in data.get("repository", ()):
+        if not isinstance(entry, dict):
+            continue
+        path, subdir, kept = entry.get("path"), entry.get("subdir", "."), entry.get("harness", common)
+        file = None
+        if isinstance(kept, str):
+            file = folder / kept
+        elif isinstance(path, str) and isinstance(subdir, str):
+            file = folder / path / subdir / project_files.FILE
+        if file is not None:
+            server = _toml(file).get("server")
             if isinstance(server, dict) and isinstance(server.get("name"), str):
                 yield server["name"]
 
