@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import __version__, backends_door
+from harness import __version__, backends_door, rollout_commands
 from harness.arguments import (
     Parser,
     diffs,
@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _joined(arguments: list[str]) -> list[str]:
-    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`.
+    """`exemptions prune` and the like as the one word that the parser knows it by; `exemptions check` is `exemptions`.
 
     `backends` alone is `backends list`.
     """
@@ -106,6 +106,8 @@ def _joined(arguments: list[str]) -> list[str]:
             return ["exemptions", *rest]
         case ["exemptions", word, *rest] if word in TOOLS:
             return [f"exemptions {word}", *rest]
+        case ["rollout", word, *rest] if word in rollout_commands.WORDS:
+            return [f"rollout {word}", *rest]
         case ["backends", word, *rest] if not word.startswith("-"):
             return [f"backends {word}", *rest]
         case ["backends", *rest]:
@@ -239,6 +241,8 @@ def _parser() -> Parser:
     add_contract_commands(words, snapshot=_snapshot, diff=_contract_diff, accept=_accept)
     for name, text, group in backends_door.COMMANDS:
         add(name, _backends, text, group)
+    for name, run, text, groups in rollout_commands.COMMANDS:
+        add(name, run, text, *groups)
     add("reap", _reap, "remove what dead runs left behind", dry)
     add("doctor", _doctor, "what is here, and what would run how", selects, runtime)
     return parser

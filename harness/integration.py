@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -459,8 +459,19 @@ def evidence_root(options: Options, project: ProjectSpec) -> Path:
 # --- judging --------------------------------------------------------------------------------------
 
 
-def judge_evidence(options: Options, plan: Plan, outcome: Outcome, *, today: date) -> Judgement:
-    """Judges what the evidence folders hold for the plan; what a run failed to give is not judged, with the cause."""
+def judge_evidence(
+    options: Options,
+    plan: Plan,
+    outcome: Outcome,
+    *,
+    today: date,
+    rerun: Callable[[RunKey, str | None], str] | None = None,
+) -> Judgement:
+    """Judges what the evidence folders hold for the plan; what a run failed to give is not judged, with the cause.
+
+    Args:
+        rerun: The command that shows a run again, or one case of it; `rerun_line` without it.
+    """
     found = []
     missing: list[NotRun] = []
     for root in sorted({evidence_root(options, project) for project in plan.projects}):
@@ -476,7 +487,11 @@ def judge_evidence(options: Options, plan: Plan, outcome: Outcome, *, today: dat
     listed = {item.key for item in missing}
     missing += [NotRun(key=key, why=why, own=False) for key, why in outcome.not_run.items() if key not in listed]
     return judge(
-        plan, found, missing=missing, today=today, rerun=lambda key, case: rerun_line(options, plan, key, case)
+        plan,
+        found,
+        missing=missing,
+        today=today,
+        rerun=rerun or (lambda key, case: rerun_line(options, plan, key, case)),
     )
 
 

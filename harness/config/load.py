@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from harness.config.values import fold
 from harness.errors import HarnessError, NothingSelected
 from harness.model.plan import BackendSpec, ExemptionSpec, Place, ProjectSpec
 
-__all__ = ["Loaded", "load", "load_backend", "load_healthy"]
+__all__ = ["Loaded", "load", "load_backend", "load_healthy", "name_in"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,8 @@ def load(
     exemptions_beside: Path | None = None,
     contracts: bool = True,
     repository: Path | None = None,
+    named: Mapping[Path, str] | None = None,
+    neighbours: bool = True,
 ) -> Loaded:
     """Read harness.toml files and everything that they name.
 
@@ -62,11 +64,13 @@ def load(
         exemptions_beside: Where exemptions.toml is looked for last: the folder of the noxfile.
         contracts: Whether the contracts are read; who writes one does without.
         repository: The folder that the one file speaks of, where it is not beside it.
+        named: As `Files` takes it.
+        neighbours: Whether the lists beside the exemptions files are looked at.
     Raises:
         ConfigProblems: Every problem of every file.
         NothingSelected: The files are in order, but no [server] is in any of them.
     """
-    files = Files(base, catalogue)
+    files = Files(base, catalogue, named)
     shelf = Shelf(files, catalogue)
     readings = [
         read_project(files, path, shelf, contracts=contracts, repository=repository)
@@ -104,7 +108,7 @@ def load(
         )
         raise NothingSelected(said, hint="a harness.toml needs [server] with name and command, and [suites]")
     ours = {project.server.name for project in projects}
-    listed = {name for folder in {file.parent for file in seen} for name in _listed(folder)}
+    listed = {name for folder in {file.parent for file in seen} for name in _listed(folder)} if neighbours else set()
     return Loaded(
         projects=tuple(projects),
         exemptions=tuple(entries),
@@ -143,7 +147,7 @@ def load_healthy(
         try:
             read([path])
         except HarnessError:
-            names.append(_name_in(path))
+            names.append(name_in(path))
         else:
             healthy.append(path)
     try:
@@ -194,7 +198,7 @@ def _listed(folder: Path) -> Iterator[str]:
                 yield server["name"]
 
 
-def _name_in(path: Path) -> str | None:
+def name_in(path: Path) -> str | None:
     """Name of the server in a harness.toml, or in a folder with one, if it can be read at all."""
     server = _toml(path / project_files.FILE if path.is_dir() else path).get("server")
     name = server.get("name") if isinstance(server, dict) else None

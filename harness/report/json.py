@@ -23,6 +23,7 @@ from harness.model.finding import (
     NotJudged,
     Ran,
     Report,
+    Repository,
     ToolDetails,
     ToolFate,
 )
@@ -44,7 +45,9 @@ _PARTS: dict[str, type[Any]] = {
     "lowered": Lowered,
     "cases": CaseResult,
     "listed": Listed,
+    "repositories": Repository,
 }
+_LATER = ("repositories",)  # parts that are left out where there is nothing to say
 
 
 def to_json(report: Report) -> str:
@@ -58,6 +61,8 @@ def to_json(report: Report) -> str:
         "counts": dataclasses.asdict(tally(report)),
     }
     for name in _PARTS:
+        if name in _LATER and not getattr(report.judgement, name):
+            continue
         out[name] = [dataclasses.asdict(item) for item in getattr(report.judgement, name)]
     text = json.dumps(out, ensure_ascii=False, allow_nan=False, indent=2)
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
@@ -80,7 +85,10 @@ def from_json(text: str) -> Report:
     try:
         if data["verdict"] not in _VERDICTS:
             raise ValueError(f"report.json has verdict {data['verdict']!r}, expected one of {', '.join(_VERDICTS)}")
-        parts = {name: tuple(_item(kind, entry) for entry in data[name]) for name, kind in _PARTS.items()}
+        parts = {
+            name: tuple(_item(kind, entry) for entry in (data.get(name, ()) if name in _LATER else data[name]))
+            for name, kind in _PARTS.items()
+        }
         return Report(
             verdict=data["verdict"],
             exit=data["exit"],
