@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import __version__, backends_door
+from harness import __version__, backends_door, rollout_commands
 from harness.arguments import (
     Parser,
     diffs,
@@ -46,6 +46,7 @@ from harness.output import (
     terminal_width,
     write_reports,
 )
+from harness.rollout_child import inner, leave_record, listener
 from harness.tools_door import add_tools_commands
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _joined(arguments: list[str]) -> list[str]:
-    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`.
+    """`exemptions prune` and the like as the one word that the parser knows it by; `exemptions check` is `exemptions`.
 
     `backends` alone is `backends list`.
     """
@@ -106,6 +107,8 @@ def _joined(arguments: list[str]) -> list[str]:
             return ["exemptions", *rest]
         case ["exemptions", word, *rest] if word in TOOLS:
             return [f"exemptions {word}", *rest]
+        case ["rollout", word, *rest] if word in rollout_commands.WORDS:
+            return [f"rollout {word}", *rest]
         case ["backends", word, *rest] if not word.startswith("-"):
             return [f"backends {word}", *rest]
         case ["backends", *rest]:
@@ -176,6 +179,7 @@ def _parser() -> Parser:
         runtime,
         state,
         rebuild,
+        inner,
     )
     add(
         "integration",
@@ -239,6 +243,8 @@ def _parser() -> Parser:
     add_contract_commands(words, snapshot=_snapshot, diff=_contract_diff, accept=_accept)
     for name, text, group in backends_door.COMMANDS:
         add(name, _backends, text, group)
+    for name, run, text, groups in rollout_commands.COMMANDS:
+        add(name, run, text, *groups)
     add("reap", _reap, "remove what dead runs left behind", dry)
     add("doctor", _doctor, "what is here, and what would run how", selects, runtime)
     return parser
@@ -258,6 +264,7 @@ def _options(parsed: argparse.Namespace) -> Options:
     return Options(
         base=base,
         projects=expanded(base, parsed.project) or (Path(),),
+        repository=path("repository"),
         servers=(*parsed.names, *parsed.server),
         default_servers=tuple(parsed.default_server),
         everything=parsed.all,
@@ -310,7 +317,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
         remove_old_reports(options)
     interrupted = ""
     with progress_log() as log, integration.collecting(outcome):
-        progress = Timed(log, timings)
+        progress = listener(parsed, Timed(log, timings))
         with timings.of("read the files"):
             loaded, outcome.plan = integration.load_plan(options, outcome)
         for note in outcome.plan.notes:
@@ -326,6 +333,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     if judged:
         with _signals_wait():
             return _judged(parsed, options, outcome, timings, today=today, interrupted=interrupted)
+    leave_record(parsed, outcome, interrupted=interrupted)
     errors = [*outcome.errors, *outcome.recorded_errors]
     for error in errors:
         say(f"{error.kind} error: {error.server + ': ' if error.server else ''}{error.message}")

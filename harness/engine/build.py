@@ -47,6 +47,7 @@ __all__ = [
     "last_lines",
     "run_logged",
     "state_folder",
+    "state_of_sources",
 ]
 
 BUILD_TIMEOUT_S = 1800.0
@@ -140,6 +141,14 @@ def fingerprint(project: ProjectSpec) -> str:
     if server.build:
         digest.update(_sources(project.root, _ours(project)))
     digest.update(json.dumps(parts, sort_keys=True, default=list).encode())
+    return digest.hexdigest()[:16]
+
+
+def state_of_sources(project: ProjectSpec) -> str:
+    """As `fingerprint`, but the sources count also where nothing is built: a server may run right out of them."""
+    digest = hashlib.sha256(fingerprint(project).encode())
+    if not project.server.build:
+        digest.update(_sources(project.root, _ours(project)))
     return digest.hexdigest()[:16]
 
 
