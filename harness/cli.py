@@ -20,6 +20,7 @@ from harness.arguments import (
     judging,
     listing,
     matrix,
+    proposing,
     pruning,
     rebuild,
     runtime,
@@ -218,11 +219,12 @@ def _parser() -> Parser:
     add(
         "exemptions propose",
         _propose,
-        "write entries without reasons for tools that were not exercised",
+        "write entries without reasons for what fails and may be excused",
         selects_servers,
         runtime,
         state,
         judged_on,
+        proposing,
         diffs,
     )
     add(
@@ -408,7 +410,8 @@ def _propose(parsed: argparse.Namespace) -> int:
 
     options = _options(parsed)
     today = options.today or datetime.now(UTC).date()
-    return _changed(parsed, propose(options, today=today, dry_run=parsed.dry_run))
+    changes = propose(options, today=today, dry_run=parsed.dry_run, checks=tuple(parsed.check))
+    return _changed(parsed, changes)
 
 
 def _changed(parsed: argparse.Namespace, changes: Changes) -> int:
