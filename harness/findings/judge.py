@@ -221,10 +221,12 @@ def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
         yield from wire
         lines = list(see_client_lines(view, {item.check for item in wire}))
         yield from lines
-        yield from see_client(view, {item.check for item in (*wire, *lines)})
+        lists = list(see_catalogue(view))
+        told = {item.check for item in lists if settings.level_of(item.check) == "error"}
+        yield from see_client(view, told | {item.check for item in (*wire, *lines)})
         yield from see_processes(view)
         yield from see_suites(view, ledger, settings)
-        yield from see_catalogue(view)
+        yield from lists
     yield from see_listing(ledger, settings)
     yield from see_not_listed(ledger)
     yield from see_unknown(ledger)
