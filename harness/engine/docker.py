@@ -290,7 +290,7 @@ def _credentials(registry: str) -> dict[str, str]:
             said = (done.stdout + done.stderr).strip()
             if "credentials not found" in said.lower():
                 return {}
-            raise StackError(f"{broken}failed with exit code {done.returncode}", hint=hint, log=said[-2000:])
+            raise StackError(f"{broken}failed with exit code {done.returncode}", hint=hint, log=said)
         try:
             found = json.loads(done.stdout)
             return {"username": found["Username"], "password": found["Secret"], "serveraddress": key}
