@@ -384,8 +384,8 @@ KINDS: Mapping[str, Kind] = {
         severity="warning",
         clients=("ajv",),
         does="JSON Schema recommends the flag u, and validators that set it, such as ajv, refuse the whole schema",
-        instead="Escape nothing but ^ $ \\ . * + ? ( ) [ ] { } | / (and - in a class), each of them wherever it is meant "
-        "literally, and write a hyphen last in its class",
+        instead="Escape nothing but ^ $ \\ . * + ? ( ) [ ] { } | / (and - in a class), each of them wherever it is "
+        "meant literally, and write a hyphen last in its class",
     ),
     "pattern-anchors": Kind(
         check="portability/pattern-anchors",
