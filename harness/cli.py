@@ -492,7 +492,7 @@ def _report(options: Options, outcome: Outcome, *, today: date, interrupted: str
 
 def _check(parsed: argparse.Namespace) -> int:
     from harness import integration
-    from harness.checking import foreign_targets, stale_servers
+    from harness.checking import foreign_targets, unknown_names, unset_variables
     from harness.report.groups import amount
 
     options = _options(parsed)
@@ -504,18 +504,23 @@ def _check(parsed: argparse.Namespace) -> int:
         amount(cases, "case"),
         amount(len(loaded.exemptions), "exemption"),
     ]
-    show(
-        f"{', '.join(counts)}: the files are well formed; {amount(len(runs), 'run')} planned\n"
-        + "".join(f"  {run.key}\n" for run in runs)
-    )
     found = [
         f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: {'; '.join(entry.problems)}"
         for entry in loaded.exemptions
         if entry.problems
     ]
-    found += stale_servers(plan, loaded.exemptions)
+    found += unknown_names(plan, loaded.exemptions)
     foreign = foreign_targets(plan)
-    for line in (*found, *foreign):
+    wrong = [amount(len(items), word) for items, word in ((found, "exemption"), (foreign, "target")) if items]
+    state = f"the files can be read, but {' and '.join(wrong)} will not do" if wrong else "the files are well formed"
+    probed = {(run.key.server, run.key.era) for run in runs if run.eras_probed}
+    both = len({server for server, _ in probed}) < len(probed)
+    show(
+        f"{', '.join(counts)}: {state}; {amount(len(runs), 'run')} planned"
+        + (", of which those in an era that a server does not speak are passed over\n" if both else "\n")
+        + "".join(f"  {run.key}\n" for run in runs)
+    )
+    for line in (*found, *foreign, *(f"note: {line}; a run needs it" for line in unset_variables(plan))):
         say(for_stderr(line))
     if foreign:
         raise ConfigError(
