@@ -359,7 +359,8 @@ _KINDS: dict[str, type[Event]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
     """Everything of one server process. `name` is the file's name, e.g. "server-1.jsonl"; "probe-1.jsonl" is a process
-    that was started only to see what it does with a line that is no JSON, and counts for nothing else.
+    that was started only to see what it does with notifications that it does not know and with a line that is no JSON,
+    "probe-2.jsonl" one that was sent a requestState that we had changed; they count for nothing else.
 
     `complete` is False when the file ended in mid-line or without an `Exited` event.
     """
