@@ -58,7 +58,7 @@ def test_an_example_is_clean_in_docker(tmp_path, name):
 def test_every_example_is_on_the_rollout_list_and_plans_its_runs():
     """Those that are too slow for every merge are at least well formed."""
     entries = tomllib.loads((ROOT / "rollout.toml").read_text())["repository"]
-    made = {f".rollcall/origins/{name}": f"examples/{name}" for name in ("mcp-server-git", "server-memory")}
+    made = {f".rollcall/origins/{name}": f"examples/{name}" for name in ("prometheus-mcp-server", "server-memory")}
     listed = {entry["path"] if "path" in entry else made[entry["git"]] for entry in entries}
     folders = {f"examples/{path.parent.name}" for path in ROOT.glob("examples/*/harness.toml")}
     assert listed == folders
