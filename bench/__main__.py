@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.driver import ROOT
 
 PARTS = ("calls", "command", "lines", "ready", "recorded")
-EXTRA = ("cycles",)  # only when asked for: it takes long, and is about leaks and not about time
+EXTRA = ("cycles", "fleet")  # only when asked for: they take long
 ROUNDS = 7
 OUT = ROOT / ".rollcall" / "bench.md"
 QUICK_ROUNDS = 1
