@@ -51,7 +51,7 @@ from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, Level, LogLe
 from harness.testing_async import begin_case, end_case
 from harness.testing_guards import WAIT_S, assert_loopback, assert_loopback_host
 from harness.testing_judge import Exempt, Source, ToolCoverage
-from harness.testing_spec import AnswersArgument, ExpectError, client_of, make_spec
+from harness.testing_spec import AnswersArgument, ExpectError, client_of, given, make_spec
 from harness.testing_stack import AsyncStack, RuntimeChoice, start_stack
 
 __all__ = [
@@ -417,6 +417,9 @@ class Server:
 def start_server(
     command: str | Sequence[str | os.PathLike[str]] | None = None,
     *,
+    project: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    runtime: RuntimeChoice = "auto",
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     stack: Stack | None = None,
@@ -452,6 +455,29 @@ def start_server(
         log_level=log_level,
         progress=progress,
     )
+    if project is not None or backend is not None:
+        if project is None or command is not None or stack is not None or cwd is not None:
+            raise ConfigError("project= says command, cwd and stack, and backend= goes with it: give it or these")
+
+        def start() -> Coroutine[Any, Any, LiveServer]:
+            from harness.testing_project import open_project  # it takes longer to load than all the rest
+
+            return open_project(
+                project,
+                base=Path.cwd(),
+                backend=backend,
+                runtime=runtime,
+                profile=profile,
+                era=era,
+                env=env,
+                client=given(client),
+                call_timeout_s=call_timeout_s,
+                start_timeout_s=start_timeout_s,
+                evidence=None if evidence is None else Path(evidence).absolute(),
+                began=began,
+            )
+
+        return _server(start)
     spec = make_spec(
         command,
         cwd=cwd,
@@ -473,9 +499,13 @@ def start_server(
 
 def start_live(spec: LiveSpec) -> Server:
     """As `start_server`, for whoever has the whole of what it makes of its arguments."""
+    return _server(lambda: open_live(spec))
+
+
+def _server(start: Callable[[], Coroutine[Any, Any, LiveServer]]) -> Server:
     lease = _loop.lease()
     try:
-        lease.do(lambda: lease.open(open_live(spec)))
+        lease.do(lambda: lease.open(start()))
         return Server(lease)
     except BaseException:
         lease.close(hurry=True)

@@ -10,7 +10,7 @@ import atexit
 import os
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -164,6 +164,7 @@ class LiveServer:
         called: The calls so far, oldest first, the last KEPT of them.
         timed_out: Whether any request had no answer in time.
         listed: Whether its tools were listed.
+        afterwards: What is done once it is closed: its stack is taken down.
     """
 
     def __init__(self, spec: LiveSpec, stdio: Stdio, session: WireSession, *, masker: Masker) -> None:
@@ -181,6 +182,8 @@ class LiveServer:
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self._stopping: asyncio.Future[Exit] | None = None
+        self.afterwards: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._after: asyncio.Future[None] | None = None
         self._closed = False
         self._over = False  # nothing more is recorded
         self._case: LiveCase | None = None
@@ -597,6 +600,10 @@ class LiveServer:
         finally:
             self._resources.close()
             _open.discard(self)
+            if self.afterwards is not None and self._after is None:
+                self._after = asyncio.ensure_future(self.afterwards())
+            if self._after is not None:
+                await to_the_end(self._after)
 
     async def _stop(self, how: CaseHow | None, *, hurry: bool) -> None:
         if self._stopping is None:
