@@ -60,9 +60,7 @@ from harness.model.transcript import (
     CaseStarted,
     Diagnostic,
     Event,
-    StepEnded,
     StepRef,
-    StepStarted,
 )
 
 __all__ = ["KEPT", "LiveServer", "LiveSpec", "open_live", "outside_name", "to_the_end"]
@@ -286,23 +284,24 @@ class LiveServer:
         call = Called(tool=target, action=action, arguments=arguments, case=str(case))
         place = len(self.called) if len(self.called) < KEPT else KEPT - 1
         self.called.append(call)
-        self._write(
-            StepStarted,
-            step=ref,
-            action=action,
-            target=target,
-            arguments=arguments,
-            expect={} if expect is None else expect_to_json(expect),
-            confirm=confirm,
-            unlisted=unlisted,
-            open=True if expect is None else None,
-            timeout_s=seconds,
-        )
+        if not self._over:
+            self._recorder.step_started(
+                ref,
+                action=action,
+                target=target,
+                arguments=arguments,
+                expect={} if expect is None else expect_to_json(expect),
+                confirm=confirm,
+                unlisted=unlisted,
+                free=expect is None,
+                timeout_s=float(seconds),
+            )
         if not self.in_flight():
             self._recent.clear()
 
         def became(what: Any, how: str, detail: str = "") -> None:
-            self._write(StepEnded, step=ref, how=how, detail=detail)
+            if not self._over:
+                self._recorder.step_ended(ref, how, detail)
             done = Called(tool=target, action=action, arguments=arguments, case=str(case), became=what, detail=detail)
             with suppress(IndexError, ValueError):
                 at = place if self.called[place] is call else self.called.index(call)
