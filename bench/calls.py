@@ -23,9 +23,9 @@ def run(*, rounds: int, quick: bool) -> list[Table]:
     about = (
         f"Calls of a small tool a second; median and range of {rounds} rounds in which the clients take turns, each "
         "with a server process of its own. The ratio is to the bare loop of the same round. CPU is what a call takes "
-        "of the client's own process, which a busy machine changes little. The Python API records each call as a step, "
-        "judges its answer, and remembers it; without `await` a call goes to another thread and back, and 32 at once are "
-        "32 threads."
+        "of the client's own process, which a busy machine changes little. The Python API records each call as a "
+        "step, judges its answer, and remembers it; without `await` a call goes to another thread and back, and 32 at "
+        "once are 32 threads."
     )
     head = ("server", "client", "one at a time", "ratio", "CPU, µs", "32 at once", "ratio", "CPU, µs")
     return [Table(name="calls", title="Calls", about=about, head=head, rows=tuple(rows))]
