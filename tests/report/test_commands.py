@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from harness.model.finding import CommandResult
 from harness.report.json import from_json, to_json
@@ -38,7 +38,7 @@ def test_a_command_is_one_test_of_the_junit_file_with_its_output(make, report_of
         findings=[failed],
         commands=[command("vitest", exit=0, output="2 passed"), command("npm test", "failed", exit=1, output="boom")],
     )
-    suites = ElementTree.fromstring(to_junit(report))
+    suites = ET.fromstring(to_junit(report))
     assert (suites.get("tests"), suites.get("failures")) == ("2", "1")
     cases = {case.get("name"): case for case in suites.iter("testcase")}
     assert cases["vitest"].get("classname") == "redis-mcp/redis@8/modern/plain/commands"
@@ -50,7 +50,7 @@ def test_a_command_is_one_test_of_the_junit_file_with_its_output(make, report_of
 def test_a_command_that_passed_and_proved_nothing_is_a_failure(make, report_of):
     idle = make.finding(check="suite/command-recorded-nothing", evidence={"command": "vitest"})
     report = report_of(ran=[make.ran()], findings=[idle], commands=[command("vitest", exit=0)])
-    assert ElementTree.fromstring(to_junit(report)).get("failures") == "1"
+    assert ET.fromstring(to_junit(report)).get("failures") == "1"
 
 
 def test_reports_of_earlier_versions_have_no_commands(make, report_of):
