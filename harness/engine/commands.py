@@ -28,11 +28,18 @@ from harness.engine.environment import build_environment
 from harness.engine.mask import Masker
 from harness.engine.process import ServerProcess, start_process
 from harness.engine.scope import Scope
+from harness.engine.shim import make_shim, proxy_command
 from harness.errors import ServerError
 from harness.model.placeholders import UnknownPlaceholder, expand
 from harness.model.plan import CommandSpec
 from harness.model.progress import Progress
-from harness.model.session import SESSION_VARIABLE, SessionSpec, session_to_json
+from harness.model.session import (
+    ENVIRONMENT_FILE,
+    SESSION_FILE,
+    SESSION_VARIABLE,
+    SessionSpec,
+    session_to_json,
+)
 from harness.model.transcript import OUTSIDE, CommandRecord
 
 __all__ = ["GRACE_S", "OUTPUT_TAIL_BYTES", "CommandBench", "run_commands"]
@@ -41,7 +48,6 @@ OUTPUT_TAIL_BYTES = 64 * 1024
 GRACE_S = 5.0  # what a command has started may live on so long: a server whose client is gone ends, and is recorded
 DRAIN_S = 2.0  # for its last words, while somebody holds its output open
 PROBE_S = 30.0
-SESSION_FILE = "session.json"
 
 _OUTPUT = re.compile(r"backend\.([^.]+)\.(.+)")
 # the interpreter of a project's venv finds what it lacks in our own folders, which come last
@@ -119,6 +125,7 @@ async def _run(command: CommandSpec, bench: CommandBench, folder: Path) -> Comma
         return CommandRecord(id=command.id, outcome="not-started", output=said)
     cwd = bench.root / command.cwd
     env = {**_environment(bench, folder), **declared}
+    _write_private(folder / ENVIRONMENT_FILE, json.dumps(env))
     if command.kind == "pytest":
         found = await anyio.to_thread.run_sync(_pytest, bench.bin, env)
         if isinstance(found, str):
@@ -206,7 +213,17 @@ def _environment(bench: CommandBench, folder: Path) -> dict[str, str]:
         if found is not None:
             env[f"ROLLCALL_BACKEND_{_upper(found[1])}_{_upper(found[2])}"] = value
     path = folder / SESSION_FILE
-    through = [sys.executable, "-P", "-m", "harness", "proxy", "--session", str(path)]
+    through = proxy_command(path)
+    shim = make_shim(
+        folder / "bin",
+        command=session.command,
+        cwd=Path(session.cwd),
+        session=path,
+        path=session.env.get("PATH", env["PATH"]),
+        scope=bench.scope,
+    )
+    if shim is not None:
+        env["PATH"] = f"{shim}{os.pathsep}{env['PATH']}"
     return {
         **env,
         SESSION_VARIABLE: str(path),
