@@ -185,8 +185,6 @@ class Active:
             config.workeroutput["mcp_rollcall"] = state.left_out  # type: ignore[attr-defined]
             return
         if state.role == "inside":
-            if state.elsewhere and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-                session.exitstatus = pytest.ExitCode.OK  # all of them are for other runs
             return
         nodes = getattr(config.pluginmanager.getplugin("dsession"), "nodemanager", None)
         if nodes is not None:
