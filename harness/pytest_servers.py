@@ -128,6 +128,11 @@ class McpStack(Mapping[str, str]):
         return f"<McpStack of {self.session.run}: {', '.join(sorted(self._outputs)) or 'no backends'}>"
 
 
+def _end(server: Server) -> None:
+    """Ends a server; one that has not answered everything is not given the whole time to do so."""
+    server._lease.close(hurry=bool(server._live.in_flight()))
+
+
 class Opened:
     """All harnesses of this process, for what is done between tests and at the end."""
 
@@ -147,7 +152,7 @@ class Opened:
             for key, server in list(harness.servers.items()):
                 if not server.healthy or key[-1]:
                     del harness.servers[key]
-                    server.close()
+                    _end(server)
 
     def close(self) -> None:
         """Ends all."""
@@ -199,7 +204,7 @@ class Harness(Server):
     def close(self) -> None:
         """Ends its servers; the next use starts another, until the fixture is over."""
         while self.servers:
-            self.servers.popitem()[1].close()
+            _end(self.servers.popitem()[1])
 
     def end(self) -> None:
         """The fixture is over."""

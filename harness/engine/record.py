@@ -46,6 +46,7 @@ class Recorder:
         path: The file; it is made at once.
         bodies: The folder of side files for large bodies.
         began: The run's beginning by `time.monotonic()`.
+        clock: What gives the time of an event; of one that is written later, the time at which it happened.
     Attributes:
         failed: Why no more can be written, None while it can.
         on_failed: Called once when that has happened.
@@ -53,11 +54,20 @@ class Recorder:
         OSError: The file cannot be made.
     """
 
-    def __init__(self, path: Path, *, bodies: Path, masker: Masker, began: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        bodies: Path,
+        masker: Masker,
+        began: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.path = path
         self._bodies = bodies
         self._masker = masker
         self._began = began
+        self._clock = clock
         self._n = 0
         self.failed: OSError | None = None
         self.on_failed: Callable[[], None] = lambda: None
@@ -196,7 +206,7 @@ class Recorder:
     def _write(self, kind: str, parts: list[str]) -> None:
         if self.failed is not None:
             return
-        elapsed = round(time.monotonic() - self._began, _TIME_DIGITS)
+        elapsed = round(self._clock() - self._began, _TIME_DIGITS)
         line = ",".join([f'{{"e":"{kind}","n":{self._n + 1},"t":{elapsed}', *parts])
         # a lone surrogate becomes \udXXX, which is how JSON writes it
         data = line.encode("utf-8", "backslashreplace") + b"}\n"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from harness.model.finding import (
     CaseResult,
+    CommandResult,
     Coverage,
     Excused,
     Finding,
@@ -265,6 +266,11 @@ PARTS = {
     "cases": st.builds(
         CaseResult, server=NAMES, backend=NAMES, era=ERAS, profile=NAMES, suite=NAMES, case=NAMES, message=ANY_TEXT,
         status=st.sampled_from(["passed", "failed", "not-run", "not-judged"]), file=MAYBE, line=LINES,
+    ),
+    "commands": st.builds(
+        CommandResult, server=NAMES, backend=NAMES, era=ERAS, profile=NAMES, command=NAMES, output=ANY_TEXT,
+        outcome=st.sampled_from(["passed", "failed", "timed-out", "not-started"]), exit=st.none() | st.integers(-9, 9),
+        transcripts=COUNT, file=MAYBE, line=LINES,
     ),
     "findings": st.builds(
         Finding, check=st.sampled_from(["exercised/missing", "suite/step-failed"]) | NAMES, server=NAMES,

@@ -1,6 +1,6 @@
 """Takes its time over `slow`, and hears of cancellations: it says nothing more of it, or as its argument says.
 
-    cancels.py [answers | dies | deaf | twice]
+cancels.py [answers | dies | deaf | twice]
 """
 
 import os
