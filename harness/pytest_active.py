@@ -40,6 +40,7 @@ class Active:
         self._begun: set[int] = set()  # runs whose first server has started in this process
         self._case = ""
         self._failed = False
+        self._running = False
         self._text = ""
         self._line = ""
 
@@ -105,7 +106,7 @@ class Active:
         """From here on what is called belongs to the test; once more where it is run again."""
         again = getattr(item, "execution_count", 1)
         self._case = item.nodeid if again == 1 else f"{item.nodeid} (run {again})"
-        self._failed = False
+        self._failed, self._running = False, True
         begin_case(SUITE, self._case)
         return (yield)
 
@@ -124,6 +125,7 @@ class Active:
     def pytest_runtest_teardown(self) -> Generator[None, object, object]:
         """The test is over; servers that it has killed are replaced."""
         end_case("failed" if self._failed else "completed")
+        self._running = False
         begin_case(SUITE, f"{self._case} tear-down")
         try:
             return (yield)
@@ -173,6 +175,8 @@ class Active:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
         """Takes everything down; the leading process then judges what there was."""
         state, config = self._state, session.config
+        if self._running:
+            end_case("interrupted")
         try:
             session._setupstate.teardown_exact(None)  # fixtures still stand where it was stopped early, and need theirs
         finally:
@@ -181,8 +185,6 @@ class Active:
             config.workeroutput["mcp_rollcall"] = state.left_out  # type: ignore[attr-defined]
             return
         if state.role == "inside":
-            if state.elsewhere and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-                session.exitstatus = pytest.ExitCode.OK  # all of them are for other runs
             return
         nodes = getattr(config.pluginmanager.getplugin("dsession"), "nodemanager", None)
         if nodes is not None:

@@ -151,7 +151,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if not used or _fits(tuple(item.iter_markers("mcp")), choice) else other).append(item)
     if other:
         items[:] = kept
-        state.elsewhere = len(other)
         config.hook.pytest_deselected(items=other)
 
 

@@ -336,6 +336,8 @@ class Runs:
                 continue
             found = read_attempt(recorded.attempt.folder)
             if found is not None:
+                if not finished and found.record.outcome == "interrupted":  # what was left out is said already
+                    found = dataclasses.replace(found, record=dataclasses.replace(found.record, outcome="finished"))
                 evidence.append(found)
                 outcome.attempts[run.key] = recorded.attempt.folder
         plan = self._judged_plan(selected, "; ".join(reasons))

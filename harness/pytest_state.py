@@ -58,7 +58,6 @@ class State:
             self.role = "inside"
         self.active: Active | None = None
         self.left_out = {"deselected": 0, "files": 0, "uncollected": 0}  # tests, files passed over, files not collected
-        self.elsewhere = 0
         self.crashed: list[str] = []
         self._runs: Runs | None = None
         self._answerer: Answerer | None = None

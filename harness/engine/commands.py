@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
+from typing import Literal
 
 import anyio
 
@@ -28,11 +29,18 @@ from harness.engine.environment import build_environment
 from harness.engine.mask import Masker
 from harness.engine.process import ServerProcess, start_process
 from harness.engine.scope import Scope
+from harness.engine.shim import make_shim, proxy_command
 from harness.errors import ServerError
 from harness.model.placeholders import UnknownPlaceholder, expand
 from harness.model.plan import CommandSpec
 from harness.model.progress import Progress
-from harness.model.session import SESSION_VARIABLE, SessionSpec, session_to_json
+from harness.model.session import (
+    ENVIRONMENT_FILE,
+    SESSION_FILE,
+    SESSION_VARIABLE,
+    SessionSpec,
+    session_to_json,
+)
 from harness.model.transcript import OUTSIDE, CommandRecord
 
 __all__ = ["GRACE_S", "OUTPUT_TAIL_BYTES", "CommandBench", "run_commands"]
@@ -41,8 +49,9 @@ OUTPUT_TAIL_BYTES = 64 * 1024
 GRACE_S = 5.0  # what a command has started may live on so long: a server whose client is gone ends, and is recorded
 DRAIN_S = 2.0  # for its last words, while somebody holds its output open
 PROBE_S = 30.0
-SESSION_FILE = "session.json"
+NO_TESTS = 5  # pytest's exit code where it is left with no test
 
+Outcome = Literal["passed", "failed", "timed-out", "other-runs"]
 _OUTPUT = re.compile(r"backend\.([^.]+)\.(.+)")
 # the interpreter of a project's venv finds what it lacks in our own folders, which come last
 _BOOTSTRAP = "import sys; sys.path += {paths!r}; import pytest; sys.exit(pytest.console_main())"
@@ -91,8 +100,8 @@ async def run_commands(commands: Iterable[CommandSpec], bench: CommandBench, rec
             record = await _run(command, bench, folder)
             records.append(record)
         finally:
-            good = record is not None and record.outcome == "passed"
-            detail = "" if good or record is None else _words(record)
+            good = record is not None and record.outcome in ("passed", "other-runs")
+            detail = "" if record is None or record.outcome == "passed" else _words(record)
             bench.progress.end(bench.subject, what, ok=good, seconds=anyio.current_time() - began, detail=detail)
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -104,6 +113,8 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _words(record: CommandRecord) -> str:
+    if record.outcome == "other-runs":
+        return "its tests are for other runs"
     if record.exit is not None:
         return f"exit code {record.exit}" if record.exit >= 0 else f"signal {-record.exit}"
     return record.outcome
@@ -119,6 +130,7 @@ async def _run(command: CommandSpec, bench: CommandBench, folder: Path) -> Comma
         return CommandRecord(id=command.id, outcome="not-started", output=said)
     cwd = bench.root / command.cwd
     env = {**_environment(bench, folder), **declared}
+    _write_private(folder / ENVIRONMENT_FILE, json.dumps(env))
     if command.kind == "pytest":
         found = await anyio.to_thread.run_sync(_pytest, bench.bin, env)
         if isinstance(found, str):
@@ -149,10 +161,18 @@ async def _run(command: CommandSpec, bench: CommandBench, folder: Path) -> Comma
     return CommandRecord(
         id=command.id,
         exit=code,
-        outcome="timed-out" if code is None else "failed" if code else "passed",
+        outcome=_outcome(command, code),
         output=output,
         transcripts=len(_transcripts(bench.session) - before),
     )
+
+
+def _outcome(command: CommandSpec, code: int | None) -> Outcome:
+    if code is None:
+        return "timed-out"
+    if command.kind == "pytest" and code == NO_TESTS:
+        return "other-runs"
+    return "failed" if code else "passed"
 
 
 def _transcripts(session: SessionSpec) -> set[str]:
@@ -206,7 +226,17 @@ def _environment(bench: CommandBench, folder: Path) -> dict[str, str]:
         if found is not None:
             env[f"ROLLCALL_BACKEND_{_upper(found[1])}_{_upper(found[2])}"] = value
     path = folder / SESSION_FILE
-    through = [sys.executable, "-P", "-m", "harness", "proxy", "--session", str(path)]
+    through = proxy_command(path)
+    shim = make_shim(
+        folder / "bin",
+        command=session.command,
+        cwd=Path(session.cwd),
+        session=path,
+        path=session.env.get("PATH", env["PATH"]),
+        scope=bench.scope,
+    )
+    if shim is not None:
+        env["PATH"] = f"{shim}{os.pathsep}{env['PATH']}"
     return {
         **env,
         SESSION_VARIABLE: str(path),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.findings.seen import Seen, scrub
@@ -11,7 +11,7 @@ from harness.model.finding import CommandResult, place_of
 from harness.model.plan import COMMAND_TIMEOUT_S, CommandSpec
 from harness.model.transcript import CommandRecord
 
-__all__ = ["commands_of", "see_commands"]
+__all__ = ["commands_of", "see_commands", "see_idle"]
 
 TAIL_LINES = 40
 TAIL_CHARACTERS = 4_000
@@ -46,6 +46,29 @@ def see_commands(view: RunView) -> Iterator[Seen]:
             )
 
 
+def see_idle(views: Sequence[RunView]) -> Iterator[Seen]:
+    """Commands that had no test for any run of a cell.
+
+    Args:
+        views: Of all its runs; nothing was left out by a selection.
+    """
+    outcomes: dict[str, set[str]] = {}
+    for view in views:
+        for item in view.record.commands:
+            outcomes.setdefault(item.id, set()).add(item.outcome)
+    for name in sorted(name for name, found in outcomes.items() if found == {"other-runs"}):
+        view = next(view for view in views if any(item.id == name for item in view.record.commands))
+        spec = next((spec for spec in view.run.commands if spec.id == name), None)
+        yield Seen(
+            check="suite/command-recorded-nothing",
+            run=view.run.key,
+            key=name,
+            message=f"the command {name!r} has no test for any of these runs: it proves nothing. {_remedy(spec)}",
+            evidence={"command": name},
+            place=spec.place if spec is not None else None,
+        )
+
+
 def _spec(view: RunView, item: CommandRecord) -> CommandSpec | None:
     return next((spec for spec in view.run.commands if spec.id == item.id), None)
 
@@ -78,7 +101,7 @@ def commands_of(view: RunView) -> Iterator[CommandResult]:
     """What became of the commands that ran in one run."""
     key = view.run.key
     for item in view.record.commands:
-        if item.outcome == "other-era":
+        if item.outcome == "other-era" or item.outcome == "other-runs":
             continue
         spec = _spec(view, item)
         yield CommandResult(

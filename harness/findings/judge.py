@@ -15,7 +15,7 @@ from harness.findings.annotations import see_contradicted
 from harness.findings.asking import see_asking, see_notifications_met, see_states
 from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
-from harness.findings.commands import commands_of, see_commands
+from harness.findings.commands import commands_of, see_commands, see_idle
 from harness.findings.contract import contract_not_judged, see_contract
 from harness.findings.costs import CellCosts, costs_of, see_over_budget, tokens_of
 from harness.findings.exemptions import Verdicts, judge_exemptions, left_out
@@ -252,6 +252,8 @@ def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
         yield from see_suites(view, ledger, settings)
         yield from see_commands(view)
         yield from lists
+    if not any(own for _, own in ledger.obstacles):
+        yield from see_idle(ledger.views)
     yield from see_listing(ledger, settings)
     yield from see_not_listed(ledger)
     yield from see_unknown(ledger)

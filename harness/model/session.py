@@ -15,7 +15,9 @@ from typing import Any, Literal
 from harness.model.plan import CALL_TIMEOUT_S, START_TIMEOUT_S, AnswerSpec, ProfileSpec, RootSpec, RunKey, SampleSpec
 
 __all__ = [
+    "ENVIRONMENT_FILE",
     "SCHEMA",
+    "SESSION_FILE",
     "SESSION_VARIABLE",
     "SessionSpec",
     "session_from_json",
@@ -24,6 +26,8 @@ __all__ = [
 
 SCHEMA = 1
 SESSION_VARIABLE = "ROLLCALL_SESSION"
+SESSION_FILE = "session.json"
+ENVIRONMENT_FILE = "environment.json"  # beside it: all variables that the engine gave the command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -391,15 +391,16 @@ class CommandRecord:
 
     Attributes:
         exit: Its exit code, negative for a signal; None where it did not end by itself or was not started.
-        outcome: "passed" (it ended with 0), "failed", "timed-out", "not-started" (`output` says why), or "other-era":
-            it picks its own era, and ran in the run of the cell's other era.
+        outcome: "passed" (it ended with 0), "failed", "timed-out", "not-started" (`output` says why), "other-era":
+            it picks its own era, and ran in the run of the cell's other era; or "other-runs": pytest has tests for
+            other runs only.
         output: The end of what it printed, masked.
         transcripts: How many were written while it ran.
     """
 
     id: str
     exit: int | None = None
-    outcome: Literal["passed", "failed", "timed-out", "not-started", "other-era"]
+    outcome: Literal["passed", "failed", "timed-out", "not-started", "other-era", "other-runs"]
     output: str = ""
     transcripts: int = 0
 

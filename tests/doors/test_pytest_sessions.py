@@ -170,7 +170,13 @@ def test_hangs(mcp_harness):
     assert list(tmp.glob("rollcall-*")) == [], said
     assert "the session was stopped early" in said
     (attempt,) = (inner.root / ".rollcall/evidence/good/mirror@embedded/modern/plain").iterdir()
-    assert (attempt / "done").exists()
+    assert json.loads((attempt / "run.json").read_text(encoding="utf-8"))["outcome"] == "interrupted"
+    ends = [event for lines in inner.transcripts() for event in lines if event["e"] == "case-ended"]
+    assert [(event["case"], event["how"]) for event in ends] == [
+        ("test_hangs.py::test_first", "completed"),
+        ("test_hangs.py::test_hangs", "interrupted"),
+    ]
+    assert "gate" not in said, "nothing that was seen was wrong"
 
 
 def test_a_stack_that_cannot_be_stood_up_is_an_error_of_each_test_and_of_the_gate(inner):

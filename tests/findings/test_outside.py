@@ -252,3 +252,21 @@ def test_a_command_counts_where_it_ran_in_one_era(t):
     assert t.checks(judgement) == []
     assert not judgement.not_judged
     assert fates(judgement) == {"echo": "succeeded"}
+
+
+def test_tests_that_are_made_for_other_runs_are_no_finding_unless_no_run_has_any(t):
+    ran = t.CommandRecord(id="pytest", exit=0, outcome="passed", transcripts=1)
+    none = t.CommandRecord(id="pytest", exit=5, outcome="other-runs")
+    commands = (spec(t, "pytest", kind="pytest"),)
+    eras = ("modern", "handshake")
+
+    def judged(first, second):
+        tape = call(t.Tape(PROXY).start(("echo",)), t, "echo")
+        modern = t.evidence(t.key(era="modern"), t.Tape().start(("echo",)).stop(), tape.stop(), commands=(first,))
+        handshake = t.evidence(t.key(), t.Tape().start(("echo",)).stop(), commands=(second,))
+        return t.judged(modern, handshake, commands=commands, eras=eras)
+
+    assert t.checks(judged(ran, none)) == []
+    assert [item.outcome for item in judged(ran, none).commands] == ["passed"]
+    idle = t.one(judged(none, none), "suite/command-recorded-nothing")
+    assert idle.message.startswith("the command 'pytest' has no test for any of these runs")
