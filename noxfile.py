@@ -19,7 +19,7 @@ nox.options.default_venv_backend = "virtualenv"
 register(
     projects=["examples"],
     default=["redis-mcp-server"],
-    install=["-e", "."],
+    install=["-e", ".[pytest]"],  # some examples have tests in pytest
 )
 
 
