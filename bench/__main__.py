@@ -15,7 +15,11 @@ from pathlib import Path
 from bench.driver import ROOT
 
 PARTS = ("calls", "command", "lines", "ready", "recorded")
-EXTRA = ("cycles",)  # only when asked for: it takes long, and is about leaks and not about time
+EXTRA = (
+    "cycles",
+    "api-cycles",
+    "plugin-cycles",
+)  # only when asked for: they take long, and are about leaks and not about time
 ROUNDS = 7
 OUT = ROOT / ".rollcall" / "bench.md"
 QUICK_ROUNDS = 1
@@ -30,7 +34,9 @@ def main() -> int:
         "--rounds", type=int, help=f"how many rounds are measured ({ROUNDS}; {QUICK_ROUNDS} with --quick)"
     )
     parser.add_argument(
-        "--cycles", type=int, help="how many starts and stops the part cycles makes (100; 5 with --quick)"
+        "--cycles",
+        type=int,
+        help="how many starts and stops the parts cycles, api-cycles and plugin-cycles make (100; 5 with --quick)",
     )
     parser.add_argument("--out", type=Path, default=OUT, help="where the tables go too (.rollcall/bench.md)")
     options = parser.parse_args()
@@ -41,8 +47,8 @@ def main() -> int:
     for name in options.only or PARTS:
         print(f"{name} …", file=sys.stderr, flush=True)
         began = time.monotonic()
-        part = importlib.import_module(f"bench.{name}")
-        more = {"cycles": options.cycles} if name == "cycles" else {}
+        part = importlib.import_module(f"bench.{name.replace('-', '_')}")
+        more = {"cycles": options.cycles} if name in EXTRA else {}
         for table in part.run(rounds=rounds, quick=options.quick, **more):
             text += "\n" + table.markdown()
             print("\n" + table.markdown(), end="", flush=True)

@@ -10,6 +10,7 @@ from bench.table import Table, ratios, spread
 __all__ = ["run"]
 
 AT_ONCE = (1, 32)
+DOORS = {"api": "ours, `harness.testing`", "api-async": "ours, `harness.testing_async`"}
 SERVERS = {"fast": "fast server", "real": "SDK server"}
 CALLS = {("fast", 1): 2000, ("fast", 32): 4000, ("real", 1): 300, ("real", 32): 600}
 
@@ -22,7 +23,9 @@ def run(*, rounds: int, quick: bool) -> list[Table]:
     about = (
         f"Calls of a small tool a second; median and range of {rounds} rounds in which the clients take turns, each "
         "with a server process of its own. The ratio is to the bare loop of the same round. CPU is what a call takes "
-        "of the client's own process, which a busy machine changes little."
+        "of the client's own process, which a busy machine changes little. The Python API records each call as a "
+        "step, judges its answer, and remembers it; without `await` a call goes to another thread and back, and 32 at "
+        "once are 32 threads."
     )
     head = ("server", "client", "one at a time", "ratio", "CPU, µs", "32 at once", "ratio", "CPU, µs")
     return [Table(name="calls", title="Calls", about=about, head=head, rows=tuple(rows))]
@@ -31,7 +34,8 @@ def run(*, rounds: int, quick: bool) -> list[Table]:
 def _server(server: str, title: str, *, rounds: int, quick: bool) -> list[tuple[str, ...]]:
     rates: dict[tuple[str, int], list[float]] = defaultdict(list)
     costs: dict[tuple[str, int], list[float]] = defaultdict(list)
-    with drivers(server_command(server), list(CLIENTS)) as clients:
+    names = {"wire": CLIENTS["wire"], **DOORS, **CLIENTS}
+    with drivers(server_command(server), list(names)) as clients:
         for number in range(1 if quick else 0, rounds + 1):
             for at_once in AT_ONCE:
                 calls = CALLS[server, at_once] // (10 if quick or number == 0 else 1)
@@ -48,7 +52,7 @@ def _server(server: str, title: str, *, rounds: int, quick: bool) -> list[tuple[
                         rates[name, at_once].append(calls / seconds)
                         costs[name, at_once].append(1e6 * client.cpu / calls)
         rows = []
-        for name, label in CLIENTS.items():
+        for name, label in names.items():
             client = clients[name]
             if isinstance(client, Missing):
                 rows.append((title, label, str(client), *["-"] * 5))

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ async def wire_in(folder: Path, argv: list[str]) -> AsyncIterator[Call]:
     stdio = await open_stdio(argv, cwd=folder, env=dict(os.environ), marker=f"{folder}/", recorder=recorder)
     step = StepRef(suite="bench", case="calls", phase="step", index=0)
     try:
-        session = WireSession(stdio, era="handshake", elicit=None)
+        session = WireSession(stdio, era="handshake")
         await session.open(timeout_s=TIMEOUT_S)
         await session.list_all("tools/list", "tools", timeout_s=TIMEOUT_S)
 
@@ -120,12 +121,48 @@ async def sdk(argv: list[str]) -> AsyncIterator[Call]:
         yield call
 
 
-CLIENTS = {"bare": bare, "sdk": sdk, "wire": wire}
+@asynccontextmanager
+async def api_async(argv: list[str]) -> AsyncIterator[Call]:
+    """The Python API for asyncio, which records as the plugin does."""
+    from harness.testing_async import start_server
+
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        async with start_server(argv, era="handshake", evidence=folder, call_timeout_s=TIMEOUT_S) as server:
+            await server.tools()
+            yield server.call
+
+
+@asynccontextmanager
+async def api(argv: list[str]) -> AsyncIterator[Call]:
+    """The Python API without `await`: a call blocks its thread."""
+    from harness.testing import start_server
+
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        start_server(argv, era="handshake", evidence=folder, call_timeout_s=TIMEOUT_S) as server,
+    ):
+        server.tools()
+
+        async def call(tool: str, arguments: Mapping[str, Any]) -> object:
+            return server.call(tool, arguments)
+
+        call.blocking = server.call  # type: ignore[attr-defined]
+        yield call
+
+
+CLIENTS = {"api": api, "api-async": api_async, "bare": bare, "sdk": sdk, "wire": wire}
 
 
 async def measure(call: Call, tool: str, arguments: Mapping[str, Any], calls: int, at_once: int) -> float:
     """Seconds that so many calls take, with so many under way at a time."""
     left = iter(range(calls))
+    blocking = getattr(call, "blocking", None)
+    if blocking is not None and at_once > 1:
+        with ThreadPoolExecutor(at_once) as threads:
+            began = time.perf_counter()
+            for _ in threads.map(lambda _: blocking(tool, arguments), left):
+                pass
+            return time.perf_counter() - began
 
     async def worker() -> None:
         for _ in left:

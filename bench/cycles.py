@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.driver import ROOT, server_command
@@ -30,7 +30,7 @@ from bench.table import Table
 from harness.engine.docker import open_engine, probe
 from harness.engine.scope import LABEL
 
-__all__ = ["run"]
+__all__ = ["CYCLES", "EVERY", "QUICK_CYCLES", "census_of", "ended_hard", "grown", "held", "left_table", "run"]
 
 CYCLES = 100
 QUICK_CYCLES = 5
@@ -149,7 +149,7 @@ class _Cycles:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(seconds)
             process.send_signal(signal.SIGTERM if term else signal.SIGKILL)
-            with _hard_end(process):  # what it left may hold stderr open: it is not read to its end
+            with ended_hard(process):  # what it left may hold stderr open: it is not read to its end
                 process.wait(CYCLE_S)
         if process.returncode == 0:
             self.stages["had ended before"] += 1
@@ -192,7 +192,7 @@ class _Cycles:
         return found
 
     def _census(self) -> dict[str, int]:
-        found = {"processes": len(self._processes())}
+        found = census_of(self.root)
         if self.docker:
             things = Counter(
                 thing.kind
@@ -201,22 +201,11 @@ class _Cycles:
             )
             found |= {f"{kind}s": things[kind] for kind in ("container", "network", "volume")}
             found["volumes of nobody's"] = len(_anonymous())
-        found["temporary folders"] = len(os.listdir(self.root / "tmp"))
         found["temporary files in .rollcall"] = sum(1 for path in self._state() if path.name.startswith(".r"))
         return found
 
     def _state(self) -> list[Path]:
         return [path for path in (self.root / "examples" / EXAMPLE / ".rollcall").rglob(".*") if path.is_file()]
-
-    def _processes(self) -> list[str]:
-        """All that has our folder in its environment or its command line."""
-        mark, found = os.fsencode(str(self.root)), []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                said = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
-                if mark in said and int(entry.name) != os.getpid():
-                    found.append(entry.name)
-        return found
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -227,31 +216,10 @@ class _Cycles:
             "them were killed in the middle. What was there before, the most that there was after a killed one and its "
             "clean-up, and what there is at the end."
         )
-        rows = tuple((key, str(before[key]), str(most[key]), str(after[key])) for key in before)
-        return Table(
-            name="cycles",
-            title="What is left",
-            about=about,
-            head=("what", "before", "most after a kill", "after"),
-            rows=rows,
-            failed=any(after[key] > before[key] for key in before),
-        )
+        return left_table("cycles", "What is left", about, before, most, after)
 
     def _memory(self, inside: list[dict[str, int]]) -> Table:
-        marks = {"after the first": inside[0], "in the middle": inside[len(inside) // 2], "after the last": inside[-1]}
-        rows = tuple((key, *(str(held[key]) for held in marks.values())) for key in inside[0])
-        worse = any(
-            inside[-1][key] > max(inside[0][key], inside[len(inside) // 2][key]) for key in ("descriptors", "threads")
-        )
-        grown = inside[-1]["resident memory, KiB"] > GROWTH * inside[len(inside) // 2]["resident memory, KiB"]
-        return Table(
-            name="cycles",
-            title="One process",
-            about=f"What the process that made {len(inside)} of the cycles held between them.",
-            head=("what", *marks),
-            rows=rows,
-            failed=worse or grown,
-        )
+        return grown("cycles", "One process", inside)
 
     def _ends(self) -> Table:
         rows = [("ended by", key, str(count)) for key, count in sorted(self.stages.items())]
@@ -260,8 +228,49 @@ class _Cycles:
         return Table(name="cycles", title="Kills", about=about, head=("", "what", "times"), rows=tuple(rows))
 
 
+def left_table(
+    name: str, title: str, about: str, before: Mapping[str, int], most: Mapping[str, int], after: Mapping[str, int]
+) -> Table:
+    """What there was before, in between, and at the end; it fails where that is more."""
+    return Table(
+        name=name,
+        title=title,
+        about=about,
+        head=("what", "before", "most after a kill", "after"),
+        rows=tuple((key, str(before[key]), str(most[key]), str(after[key])) for key in before),
+        failed=any(after[key] > before[key] for key in before),
+    )
+
+
+def grown(name: str, title: str, inside: Sequence[Mapping[str, int]]) -> Table:
+    """What one process held after each of its cycles; it fails where that grows."""
+    middle, last = inside[len(inside) // 2], inside[-1]
+    marks = {"after the first": inside[0], "in the middle": middle, "after the last": last}
+    worse = any(last[key] > max(inside[0][key], middle[key]) for key in ("descriptors", "threads"))
+    memory = "resident memory, KiB"
+    return Table(
+        name=name,
+        title=title,
+        about=f"What the process that made {len(inside)} of the cycles held between them.",
+        head=("what", *marks),
+        rows=tuple((key, *(str(found[key]) for found in marks.values())) for key in inside[0]),
+        failed=worse or last[memory] > GROWTH * middle[memory],
+    )
+
+
+def census_of(root: Path) -> dict[str, int]:
+    """All processes that have the folder in their environment or their command line, and its temporary folders."""
+    mark, processes = os.fsencode(str(root)), 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            said = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+            processes += mark in said and int(entry.name) != os.getpid()
+    return {"processes": processes, "temporary folders": len(os.listdir(root / "tmp"))}
+
+
 @contextlib.contextmanager
-def _hard_end(process: subprocess.Popen[str]):  # noqa: ANN202
+def ended_hard(process: subprocess.Popen[str]) -> Iterator[None]:
+    """At the end the process is dead, and nothing of it is read any more."""
     try:
         yield
     finally:
@@ -284,7 +293,8 @@ def _anonymous() -> set[str]:
         client.close()
 
 
-def _held() -> dict[str, int]:
+def held() -> dict[str, int]:
+    """What this process holds at this moment."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
@@ -306,7 +316,7 @@ def _inside(number: int, arguments: list[str]) -> list[dict[str, int]]:
             code = main(arguments)
         if code != 0:
             raise RuntimeError(f"cycle {done + 1} ended with {code}:\n{said.getvalue()}")
-        found.append(_held())
+        found.append(held())
         print(f"  {done + 1} of {number}", file=sys.stderr, flush=True)
     return found
 

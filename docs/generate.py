@@ -1,7 +1,9 @@
 """Makes the reference pages from the code: `python docs/generate.py`; --check only says whether they are true."""
 
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -233,6 +235,103 @@ def commands() -> str:
     return "".join(out)
 
 
+API = {  # heading -> names, in the order of the page; what has no name here is not shown
+    "Servers": ("start_server", "Server"),
+    "What calls give": ("Result", "Prompt", "Called", "Notification", "Ended", "Question"),
+    "Scripts of answers": ("AnswerSpec", "SampleSpec", "RootSpec"),
+    "Stacks": ("open_stack", "Stack"),
+    "Guards and waits": ("assert_loopback", "assert_loopback_host", "wait_for_http", "wait_for_tcp"),
+    "Coverage and schemas": (
+        "tool_coverage",
+        "ToolCoverage",
+        "expect_every_tool_exercised",
+        "expect_every_tool_declares_output_schema",
+        "expect_portable_tool_schemas",
+        "expect_clean_wire",
+    ),
+    "Cases": ("begin_case", "end_case"),
+    "Errors of calls": (
+        "CallError",
+        "ToolError",
+        "ExpectedError",
+        "NoToken",
+        "ListError",
+        "NoAnswer",
+        "ServerDied",
+        "ServerClosed",
+        "NotLoopback",
+        "CoverageError",
+    ),
+    "Errors of the harness": ("ServerError", "StackError", "ConfigError", "MisuseError"),
+}
+ASYNC = ("start_server", "Server", "open_stack", "Stack")  # whose words are those of harness.testing_async
+
+
+def api() -> str:
+    from harness import testing, testing_async
+
+    out = [
+        "# The Python API\n",
+        NOTE,
+        "`from harness.testing import …`; `harness.testing_async` has the same names for `await`, under asyncio. How\n"
+        "they are used is said in [Tests in code](../how-to/tests-in-code.md).\n",
+    ]
+    for heading, names in API.items():
+        out.append(f"\n## {heading}\n")
+        for name in names:
+            told = getattr(testing_async if name in ASYNC else testing, name)
+            out.append(_described(name, getattr(testing, name), told))
+    return "".join(out)
+
+
+def _described(name: str, thing: object, told: object, level: str = "###") -> str:
+    """One name: its signature, its words, and what a class has."""
+    if not inspect.isclass(thing):
+        return f"\n{level} `{name}`\n\n{_signature(name, thing)}{_words(told)}"
+    out = f"\n{level} `{name}`\n\n{_words(told)}"
+    for member in [item for item in vars(thing) if not item.startswith("_")]:
+        value, words = getattr(thing, member), getattr(told, member, None)
+        if isinstance(value, property):
+            out += f"\n**`{member}`** (property)\n\n{_words(words)}"
+        elif inspect.isfunction(value):
+            out += f"\n**`{member}`**\n\n{_signature(member, value)}{_words(words)}"
+    return out
+
+
+def _signature(name: str, function: object) -> str:
+    text = str(inspect.signature(function)).replace("self, ", "").replace("(self)", "()")
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text).replace("os.PathLike[str]", "PathLike")
+    if len(text) + len(name) > 100:
+        parts = re.split(r", (?=\*|\w+:)", text[1 : text.rindex(")")])
+        text = "(\n    " + ",\n    ".join(parts) + ",\n" + text[text.rindex(")") :]
+    return f"```python\n{name}{text}\n```\n\n"
+
+
+def _words(thing: object) -> str:
+    """A docstring as Markdown: paragraphs stay, sections become lists."""
+    text = inspect.getdoc(thing) or ""
+    out: list[str] = []
+    section = ""
+    for block in re.sub(r"(?m)^(Args|Attributes|Raises|Returns|Source):\n", r"\n\1:\n", text).split("\n\n"):
+        lines = block.strip("\n").splitlines()
+        if not lines:
+            continue
+        section = lines[0].rstrip(":") if lines[0] in ("Args:", "Attributes:", "Raises:", "Returns:", "Source:") else ""
+        if not section:
+            out.append("\n".join(line.strip() for line in lines))
+            continue
+        items: list[str] = []
+        for line in lines[1:]:
+            if line.startswith("        ") and items:
+                items[-1] += f" {line.strip()}"
+            else:
+                head, colon, rest = line.strip().partition(": ")
+                names = ", ".join(f"`{part}`" for part in head.split(", "))
+                items.append(f"- {names}: {rest}" if colon else f"- {line.strip()}")
+        out.append("\n".join(([f"{section}:", ""] if section != "Args" else []) + items))
+    return "\n\n".join(out) + "\n"
+
+
 def main() -> int:
     wrong = []
     made = {
@@ -241,6 +340,7 @@ def main() -> int:
         "files": files,
         "backends": backends,
         "commands": commands,
+        "python-api": api,
     }
     for name, make in made.items():
         path = PAGES / f"{name}.md"

@@ -13,6 +13,7 @@ started and closed in any order, from any thread and from fixtures of every scop
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import threading
@@ -51,7 +52,7 @@ from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, Level, LogLe
 from harness.testing_async import begin_case, end_case
 from harness.testing_guards import WAIT_S, assert_loopback, assert_loopback_host
 from harness.testing_judge import Exempt, Source, ToolCoverage
-from harness.testing_spec import AnswersArgument, ExpectError, client_of, make_spec
+from harness.testing_spec import AnswersArgument, ExpectError, client_of, given, make_spec
 from harness.testing_stack import AsyncStack, RuntimeChoice, start_stack
 
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "wait_for_tcp",
 ]
 
+ALIVE_S = 1.0  # how often somebody who waits looks whether the loop lives
 GIVE_UP_S = 30.0  # for the clean-up of what was interrupted; everything in it is bounded by less
 T = TypeVar("T")
 
@@ -113,18 +115,20 @@ class _Loop:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._portal: BlockingPortal | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.leases: set[_Lease] = set()
 
     def lease(self) -> _Lease:
         if os.getpid() != self._pid:  # a fork has all of the parent's but the thread
             self._forget()
         with self._lock:
-            if self._portal is None:
-                started: Future[BlockingPortal] = Future()
+            if self._portal is None or self._loop is None:
+                started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
                 self._thread = threading.Thread(target=_run, args=(started,), name="mcp-rollcall", daemon=True)
                 self._thread.start()
-                self._portal = started.result()
-            found = _Lease(self, self._portal)
+                self._portal, self._loop = started.result()
+            assert self._thread is not None
+            found = _Lease(self, self._portal, self._loop, self._thread)
             self.leases.add(found)
             return found
 
@@ -141,10 +145,10 @@ class _Loop:
             thread.join()
 
 
-def _run(started: Future[BlockingPortal]) -> None:
+def _run(started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]]) -> None:
     async def serve() -> None:
         async with BlockingPortal() as portal:
-            started.set_result(portal)
+            started.set_result((portal, asyncio.get_running_loop()))
             await portal.sleep_until_stopped()
 
     try:
@@ -158,9 +162,13 @@ def _run(started: Future[BlockingPortal]) -> None:
 class _Lease:
     """The use of the loop by one server or stack; the loop ends with the last of them."""
 
-    def __init__(self, loop: _Loop, portal: BlockingPortal) -> None:
-        self._loop = loop
+    def __init__(
+        self, owner: _Loop, portal: BlockingPortal, loop: asyncio.AbstractEventLoop, thread: threading.Thread
+    ) -> None:
+        self._owner = owner
         self._portal = portal
+        self._loop = loop
+        self._thread = thread
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self.held: LiveServer | AsyncStack | None = None
@@ -185,24 +193,39 @@ class _Lease:
             finally:
                 ended.set()
 
-        if self not in self._loop.leases:
+        if self not in self._owner.leases:
             raise ServerClosed("the server is closed")
-        try:
-            future: Future[T] = self._portal.start_task_soon(run)
-        except RuntimeError as error:
+        if _running_loop() is self._loop:
             raise MisuseError(
-                f"harness.testing was used in the thread of its own event loop: {error}",
+                "harness.testing was used in the thread of its own event loop, which would wait for itself",
                 hint="answer elicitations without calling the server",
-            ) from None
+            )
+        started = run()
         try:
-            return future.result()
+            future = asyncio.run_coroutine_threadsafe(started, self._loop)  # a hop less than through the portal
+        except RuntimeError:
+            started.close()
+            raise ServerClosed("the server is closed") from None
+        try:
+            return self._result(future)
         except CancelledError:
-            raise MisuseError("the event loop of harness.testing was stopped") from None
+            raise ServerClosed("the server was closed meanwhile") from None
         except BaseException:
             if not ended.is_set():
                 future.cancel()
                 ended.wait(GIVE_UP_S)
             raise
+
+    def _result(self, future: Future[T]) -> T:
+        """What comes of it; a loop that has ended meanwhile answers nobody."""
+        while True:
+            try:
+                return future.result(ALIVE_S)
+            except TimeoutError:
+                if future.done():
+                    return future.result()  # the work's own
+                if not self._thread.is_alive():
+                    raise CancelledError from None
 
     async def open(self, start: Coroutine[Any, Any, LiveServer] | Coroutine[Any, Any, AsyncStack]) -> None:
         """Holds what is started: also where nobody waits for it any more."""
@@ -212,7 +235,7 @@ class _Lease:
         """Closes what is held, if there is anything, and gives the loop back; a second call does nothing."""
         held = self.held
         with self._lock:
-            if os.getpid() != self._pid or self not in self._loop.leases:
+            if os.getpid() != self._pid or self not in self._owner.leases:
                 return
             try:
                 if isinstance(held, LiveServer):
@@ -220,7 +243,14 @@ class _Lease:
                 elif held is not None:
                     self.do(held.close)
             finally:
-                self._loop.end(self)
+                self._owner.end(self)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 _loop = _Loop()
@@ -417,6 +447,9 @@ class Server:
 def start_server(
     command: str | Sequence[str | os.PathLike[str]] | None = None,
     *,
+    project: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    runtime: RuntimeChoice = "auto",
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     stack: Stack | None = None,
@@ -452,6 +485,29 @@ def start_server(
         log_level=log_level,
         progress=progress,
     )
+    if project is not None or backend is not None:
+        if project is None or command is not None or stack is not None or cwd is not None:
+            raise ConfigError("project= says command, cwd and stack, and backend= goes with it: give it or these")
+
+        def start() -> Coroutine[Any, Any, LiveServer]:
+            from harness.testing_project import open_project  # it takes longer to load than all the rest
+
+            return open_project(
+                project,
+                base=Path.cwd(),
+                backend=backend,
+                runtime=runtime,
+                profile=profile,
+                era=era,
+                env=env,
+                client=given(client),
+                call_timeout_s=call_timeout_s,
+                start_timeout_s=start_timeout_s,
+                evidence=None if evidence is None else Path(evidence).absolute(),
+                began=began,
+            )
+
+        return _server(start)
     spec = make_spec(
         command,
         cwd=cwd,
@@ -473,9 +529,13 @@ def start_server(
 
 def start_live(spec: LiveSpec) -> Server:
     """As `start_server`, for whoever has the whole of what it makes of its arguments."""
+    return _server(lambda: open_live(spec))
+
+
+def _server(start: Callable[[], Coroutine[Any, Any, LiveServer]]) -> Server:
     lease = _loop.lease()
     try:
-        lease.do(lambda: lease.open(open_live(spec)))
+        lease.do(lambda: lease.open(start()))
         return Server(lease)
     except BaseException:
         lease.close(hurry=True)

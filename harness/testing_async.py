@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -43,7 +43,7 @@ from harness.model.live import Called, Ended, Notification, Prompt, Result
 from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, Level, LogLevel, RootSpec, SampleSpec
 from harness.testing_guards import assert_loopback, assert_loopback_host, wait_for_http_async, wait_for_tcp_async
 from harness.testing_judge import Exempt, Source, ToolCoverage
-from harness.testing_spec import AnswersArgument, ExpectError, client_of, expected, make_spec
+from harness.testing_spec import AnswersArgument, ExpectError, client_of, expected, given, make_spec
 from harness.testing_stack import AsyncStack as Stack
 from harness.testing_stack import RuntimeChoice, StackStarting, start_stack
 
@@ -332,6 +332,9 @@ class Starting(Awaitable[Server]):
 def start_server(
     command: str | Sequence[str | os.PathLike[str]] | None = None,
     *,
+    project: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    runtime: RuntimeChoice = "auto",
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     stack: Stack | None = None,
@@ -357,14 +360,19 @@ def start_server(
     Without a command it is the server of the run that stands around this process: in the tests that `[suites] pytest`
     names. Its stack, environment, era and evidence are then that run's.
 
+    With `project` it is built, and started as harness.toml says on a stack of its own, which goes with it.
+
     Args:
+        project: harness.toml, or its folder, instead of a command.
+        backend: Of the project: which choice, where there are several, as "redis@8".
+        runtime: Of the project: how its backends are stood up; see `open_stack`.
         command: The program and its arguments, or a text that is split as a shell would; no shell is run.
         cwd: Its working folder; the present one without it.
         env: Its ENTIRE environment besides the base list (PATH, a fresh HOME and TMPDIR, LANG …).
         stack: The stack that it may be pointed at; its secrets are masked.
         allow: Further addresses "127.0.0.1:port", which your test has opened, and to which it may be pointed.
         era: "handshake" or "modern"; None: whatever it speaks. The first start of a command probes that.
-        profile: Within a run: another profile of harness.toml.
+        profile: Of a project or a run: which profile of harness.toml; its first, or the run's, without it.
         elicit: How elicitations are answered; None declares no such capability.
         answers: Scripted answers, in the words of `[[profiles.NAME.answers]]` in harness.toml; or a function that gets
             the `Question` and gives the result, or None for what `elicit` says. What it raises, the call raises.
@@ -393,6 +401,29 @@ def start_server(
         log_level=log_level,
         progress=progress,
     )
+    if project is not None or backend is not None:
+        if project is None or command is not None or stack is not None or cwd is not None:
+            raise ConfigError("project= says command, cwd and stack, and backend= goes with it: give it or these")
+
+        def start() -> Coroutine[Any, Any, LiveServer]:
+            from harness.testing_project import open_project  # it takes longer to load than all the rest
+
+            return open_project(
+                project,
+                base=Path.cwd(),
+                backend=backend,
+                runtime=runtime,
+                profile=profile,
+                era=era,
+                env=env,
+                client=given(client),
+                call_timeout_s=call_timeout_s,
+                start_timeout_s=start_timeout_s,
+                evidence=None if evidence is None else Path(evidence).absolute(),
+                began=began,
+            )
+
+        return Starting(start)
     spec = make_spec(
         command,
         cwd=cwd,

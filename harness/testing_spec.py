@@ -37,6 +37,7 @@ __all__ = [
     "address_of",
     "client_of",
     "expected",
+    "given",
     "make_spec",
     "session_around",
     "session_spec",
@@ -84,7 +85,7 @@ def make_spec(
             profile=profile,
             era=era,
             env=env,
-            client=None if shape == ProfileSpec(name=shape.name) and hook is None else client,
+            client=given(client),
             call_timeout_s=call_timeout_s,
             start_timeout_s=start_timeout_s,
         )
@@ -214,6 +215,12 @@ def client_of(
         progress=progress,
     )
     return profile, hook
+
+
+def given(client: tuple[ProfileSpec, Hook | None]) -> tuple[ProfileSpec, Hook | None] | None:
+    """The client, or None where nothing at all was said of it."""
+    profile, hook = client
+    return None if hook is None and profile == ProfileSpec(name=profile.name) else client
 
 
 def _made(kind: type[T], item: T | Mapping[str, Any], what: str) -> T:

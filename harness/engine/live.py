@@ -10,7 +10,7 @@ import atexit
 import os
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -60,9 +60,7 @@ from harness.model.transcript import (
     CaseStarted,
     Diagnostic,
     Event,
-    StepEnded,
     StepRef,
-    StepStarted,
 )
 
 __all__ = ["KEPT", "LiveServer", "LiveSpec", "open_live", "outside_name", "to_the_end"]
@@ -164,6 +162,7 @@ class LiveServer:
         called: The calls so far, oldest first, the last KEPT of them.
         timed_out: Whether any request had no answer in time.
         listed: Whether its tools were listed.
+        afterwards: What is done once it is closed: its stack is taken down.
     """
 
     def __init__(self, spec: LiveSpec, stdio: Stdio, session: WireSession, *, masker: Masker) -> None:
@@ -181,6 +180,8 @@ class LiveServer:
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self._stopping: asyncio.Future[Exit] | None = None
+        self.afterwards: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._after: asyncio.Future[None] | None = None
         self._closed = False
         self._over = False  # nothing more is recorded
         self._case: LiveCase | None = None
@@ -283,23 +284,24 @@ class LiveServer:
         call = Called(tool=target, action=action, arguments=arguments, case=str(case))
         place = len(self.called) if len(self.called) < KEPT else KEPT - 1
         self.called.append(call)
-        self._write(
-            StepStarted,
-            step=ref,
-            action=action,
-            target=target,
-            arguments=arguments,
-            expect={} if expect is None else expect_to_json(expect),
-            confirm=confirm,
-            unlisted=unlisted,
-            open=True if expect is None else None,
-            timeout_s=seconds,
-        )
+        if not self._over:
+            self._recorder.step_started(
+                ref,
+                action=action,
+                target=target,
+                arguments=arguments,
+                expect={} if expect is None else expect_to_json(expect),
+                confirm=confirm,
+                unlisted=unlisted,
+                free=expect is None,
+                timeout_s=float(seconds),
+            )
         if not self.in_flight():
             self._recent.clear()
 
         def became(what: Any, how: str, detail: str = "") -> None:
-            self._write(StepEnded, step=ref, how=how, detail=detail)
+            if not self._over:
+                self._recorder.step_ended(ref, how, detail)
             done = Called(tool=target, action=action, arguments=arguments, case=str(case), became=what, detail=detail)
             with suppress(IndexError, ValueError):
                 at = place if self.called[place] is call else self.called.index(call)
@@ -597,6 +599,10 @@ class LiveServer:
         finally:
             self._resources.close()
             _open.discard(self)
+            if self.afterwards is not None and self._after is None:
+                self._after = asyncio.ensure_future(self.afterwards())
+            if self._after is not None:
+                await to_the_end(self._after)
 
     async def _stop(self, how: CaseHow | None, *, hurry: bool) -> None:
         if self._stopping is None:

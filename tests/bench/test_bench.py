@@ -45,7 +45,8 @@ def test_every_part_gives_all_its_rows_and_a_client_that_cannot_be_had_says_so(n
     assert (tmp_path / "bench.md").read_text(encoding="utf-8") == text
     clients = {"ours, `wire`", "bare asyncio loop", "Python SDK", "TypeScript SDK"}
     servers = ("fast server", "SDK server")
-    assert set(rows(text, "Calls")) == {(server, client) for server in servers for client in clients}
+    doors = {"ours, `harness.testing`", "ours, `harness.testing_async`"}
+    assert set(rows(text, "Calls")) == {(server, client) for server in servers for client in clients | doors}
     whole = {what for _, what in rows(text, "A whole command")}
     assert whole > {"`mcp-rollcall run`", "`mcp-rollcall integration`", "bare asyncio loop", "Python SDK"}
     large = {what for _, what in rows(text, "Large lines")}
@@ -67,16 +68,22 @@ def test_cycles_leave_nothing_and_say_what_was_killed(tmp_path):
     assert {key[0] for key in rows(text, "Kills")} >= {"ended by"}
 
 
+def test_cycles_through_the_api_leave_nothing(tmp_path):
+    text = bench("--only", "api-cycles", "--cycles", "3", "--out", str(tmp_path / "cycles.md"))
+    assert set(rows(text, "What the API leaves")) == {("processes", "0"), ("temporary folders", "0")}
+    assert {key[0] for key in rows(text, "One process with the API")} >= {"descriptors", "threads", "children"}
+    assert {key[0] for key in rows(text, "Ends of programs")} >= {"ended by"}
+
+
 def test_a_leak_makes_the_bench_fail():
     sys.path.insert(0, str(ROOT))
     try:
         cycles = importlib.import_module("bench.cycles")
     finally:
         sys.path.remove(str(ROOT))
-    some = cycles._Cycles(ROOT, [], 5, docker=False, cause="it is not wanted")
     clean = {"processes": 0, "temporary folders": 0}
-    assert not some._left(clean, clean, clean, 1.0).failed
-    assert some._left(clean, clean, {**clean, "processes": 1}, 1.0).failed
+    assert not cycles.left_table("n", "t", "a", clean, clean, clean).failed
+    assert cycles.left_table("n", "t", "a", clean, clean, {**clean, "processes": 1}).failed
     held = {"descriptors": 3, "threads": 1, "children": 0, "resident memory, KiB": 1000}
-    assert not some._memory([held] * 3).failed
-    assert some._memory([held, held, {**held, "descriptors": 4}]).failed
+    assert not cycles.grown("n", "t", [held] * 3).failed
+    assert cycles.grown("n", "t", [held, held, {**held, "descriptors": 4}]).failed

@@ -21,6 +21,7 @@ from harness.model.transcript import (
     Sent,
     Spawned,
     Stderr,
+    StepEnded,
     StepRef,
     StepStarted,
     parse_lines,
@@ -151,3 +152,32 @@ def test_a_large_body_without_space_leaves_no_half_of_it(tmp_path):
     assert recorder.failed is not None
     assert list((tmp_path / "bodies").iterdir()) == []
     assert (tmp_path / "server-1.jsonl").read_bytes() == b""
+
+
+def test_steps_are_written_quickly_and_as_any_event_is(tmp_path):
+    """The short ways write what the long way writes, byte for byte but for number and time."""
+    masker = Masker(["a-long-secret-word-1"])
+    step = StepRef(suite="s", case="c é \ud800", phase="step", index=3, attempt=2)
+    arguments = {"a": ["a-long-secret-word-1", 1.5, None], "ü": {"b": True}}
+    expect = {"is_error": True, "text_contains": ["a-long-secret-word-1"]}
+    for number, free in enumerate((False, True)):
+        recorder = Recorder(tmp_path / f"{number}.jsonl", bodies=tmp_path / "bodies", masker=masker, began=0.0)
+        about = {
+            "action": "call",
+            "target": "t a-long-secret-word-1",
+            "arguments": arguments,
+            "expect": expect,
+            "confirm": True,
+            "unlisted": False,
+            "timeout_s": 30.0,
+        }
+        recorder.step_started(step, **about, free=free)
+        recorder.add(StepStarted, step=step, **about, open=True if free else None)
+        for detail in ("", 'a "quoted" a-long-secret-word-1'):
+            recorder.step_ended(step, "answered", detail)
+            recorder.add(StepEnded, step=step, how="answered", detail=detail)
+        recorder.close()
+        lines = [json.loads(line) for line in (tmp_path / f"{number}.jsonl").read_bytes().splitlines()]
+        for line in lines:
+            del line["n"], line["t"]
+        assert [list(item.items()) for item in lines[::2]] == [list(item.items()) for item in lines[1::2]]

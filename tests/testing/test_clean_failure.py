@@ -115,14 +115,6 @@ def test_what_a_server_leaves_behind_is_killed_and_told(command):
     assert len(server.ended.orphans) == 1
 
 
-def test_a_server_that_ignores_the_close_of_stdin_and_term_is_killed(command):
-    with start_server(command("ignores_term"), era="handshake") as server:
-        server.call("echo", {"text": "x"})
-    assert server.ended is not None
-    assert (server.ended.signal, server.ended.ended_by) == (9, "kill")
-    assert gone(server.pid)
-
-
 def test_one_that_gives_no_first_answer_is_told_at_once_with_command_and_variables(command):
     with pytest.raises(
         ServerError, match=r"before its first answer[\s\S]*command: .*dies_at_start[\s\S]*variables: HOME"

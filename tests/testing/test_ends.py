@@ -95,7 +95,7 @@ def _children(pid):
 
 def test_ctrl_c_while_a_server_is_closed_ends_it_all_the_same(command, tmp_path):
     code = START + 'print("closing", flush=True)\nserver.close()'
-    process = run(code, tmp_path, *command("ignores_term"))
+    process = run(code, tmp_path, *command("ignores_stdin_close"))
     pid = int(wait_for_line(process))
     wait_for_line(process)
     time.sleep(0.2)
