@@ -36,7 +36,7 @@ def origins(session: nox.Session) -> None:
 register(
     projects=["examples"],
     default=["redis-mcp-server"],
-    install=["-e", "."],
+    install=["-e", ".[pytest]"],  # some examples have tests in pytest
     before_rollout=origins,
 )
 

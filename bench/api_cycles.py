@@ -26,9 +26,8 @@ from bench.cycles import CYCLES, EVERY, QUICK_CYCLES, census_of, ended_hard, gro
 from bench.driver import ROOT, server_command
 from bench.table import Table
 
-__all__ = ["run"]
+__all__ = ["CYCLE_S", "Cycles", "run"]
 
-SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 CALLS = 50
 CYCLE_S = 180.0
 SETTLE_S = 5.0
@@ -38,10 +37,15 @@ def run(*, rounds: int, quick: bool, cycles: int | None = None) -> list[Table]: 
     """All cycles, then the tables."""
     number = cycles or (QUICK_CYCLES if quick else CYCLES)
     with tempfile.TemporaryDirectory(prefix="bench-api-cycles-") as name:
-        return _Cycles(Path(name).resolve(), number).all()
+        return Cycles(Path(name).resolve(), number).all()
 
 
-class _Cycles:
+class Cycles:
+    """The cycles of one way to use the API."""
+
+    signals = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+    reaped_after = (signal.SIGKILL, signal.SIGTERM)  # the others must leave nothing by themselves
+
     def __init__(self, root: Path, number: int) -> None:
         self.root, self.number = root, number
         self.killed = max(1, number // EVERY)
@@ -61,7 +65,7 @@ class _Cycles:
         typical = time.monotonic() - began
         most = Counter(before)
         for done in range(self.killed):
-            self._kill(self.chance.random() * typical, SIGNALS[done % len(SIGNALS)])
+            self._kill(self.chance.random() * typical, self.signals[done % len(self.signals)])
             most |= Counter(self._settled(before))
             print(f"  ended {done + 1} of {self.killed}", file=sys.stderr, flush=True)
         with self._start("many", str(self.number - self.killed)) as process:
@@ -103,8 +107,8 @@ class _Cycles:
             with ended_hard(process):
                 process.wait(CYCLE_S)
         self.ends["had ended before" if process.returncode == 0 else number.name] += 1
-        if number == signal.SIGINT:
-            return  # that must leave nothing by itself
+        if number not in self.reaped_after:
+            return
         done = subprocess.run(
             [sys.executable, "-m", "harness", "reap"],
             cwd=self.root,

@@ -200,7 +200,7 @@ class Active:
                 return
             finished = exitstatus in (0, 1, 5)
             left_out = [] if gate == "full" and finished else list(self._left_out(session, exitstatus))
-            report = runs.judge(left_out=left_out, finished=finished)
+            report = runs.judge(left_out=left_out, finished=finished, exit=int(exitstatus))
         except HarnessError as error:
             self._fail(session, f"the gate could not judge: {error.message}", error.message)
             return

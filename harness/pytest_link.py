@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import socketserver
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.engine.scope import open_scope
 from harness.errors import HarnessError, code_of_kind
 from harness.model.plan import RunKey
 
 __all__ = ["Answerer", "Choice", "LinkLost", "as_json", "ask", "choice_from_json", "choice_of", "choice_to_json"]
 
-MAX_PATH_BYTES = 100  # of the address of a Unix socket
+MAX_PATH_BYTES = 60  # of the folder for temporary ones: with what we add it must fit into the address of a socket
 Answer = Callable[[str, Mapping[str, Any]], Any]
 
 
@@ -104,12 +104,10 @@ class Answerer:
     """
 
     def __init__(self, answer: Answer) -> None:
-        folder = tempfile.mkdtemp(prefix="rollcall-link-")
-        if len(os.fsencode(folder)) > MAX_PATH_BYTES:
-            os.rmdir(folder)
-            folder = tempfile.mkdtemp(prefix="rollcall-link-", dir="/tmp")
-        self._folder = Path(folder)
-        self.address = str(self._folder / "s")
+        self._undo = ExitStack()
+        short = len(os.fsencode(tempfile.gettempdir())) < MAX_PATH_BYTES
+        scope = self._undo.enter_context(open_scope(None if short else Path("/tmp")))
+        self.address = str(scope.tmp / "link")
         self._server = _Server(self.address, _Question)
         self._server.answer = answer
         self._thread = threading.Thread(target=self._server.serve_forever, name="rollcall-link", daemon=True)
@@ -120,7 +118,7 @@ class Answerer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._undo.close()
 
 
 def ask(address: str, what: str, **about: Any) -> Any:

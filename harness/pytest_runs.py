@@ -38,7 +38,7 @@ from harness.model.finding import Report
 from harness.model.plan import Plan, Run, RunKey
 from harness.model.progress import Progress
 from harness.model.session import SessionSpec
-from harness.model.transcript import RunRecord
+from harness.model.transcript import OUTSIDE, CommandRecord, RunRecord
 from harness.pytest_link import Choice, as_json, choice_of
 
 __all__ = ["Runs"]
@@ -311,12 +311,13 @@ class Runs:
         if interrupted is not None:
             raise interrupted
 
-    def judge(self, *, left_out: Sequence[str] = (), finished: bool = True) -> Report:
+    def judge(self, *, left_out: Sequence[str] = (), finished: bool = True, exit: int = 0) -> Report:  # noqa: A002
         """Finishes the evidence and judges it; everything is closed by then.
 
         Args:
             left_out: Why what is absent cannot be judged, in words; empty where it can.
             finished: Whether the session came to its end.
+            exit: Of pytest, without the gate.
         """
         selected, whole = self._both()
         outcome = Outcome(plan=selected)
@@ -330,15 +331,17 @@ class Runs:
             if recorded is None or not recorded.begun:
                 continue
             try:
-                recorded.attempt.finish(self._run_record(run, recorded, whole=not reasons, finished=finished))
+                record = self._run_record(run, recorded, whole=not reasons, finished=finished)
+                commands = self._commands(run, recorded, exit) if not reasons else ()
+                recorded.attempt.finish(dataclasses.replace(record, commands=commands))
             except EvidenceLost as error:
                 outcome.lose(run.key, error)
                 continue
             found = read_attempt(recorded.attempt.folder)
             if found is not None:
-                if not finished and found.record.outcome == "interrupted":  # what was left out is said already
-                    found = dataclasses.replace(found, record=dataclasses.replace(found.record, outcome="finished"))
-                evidence.append(found)
+                if record.outcome == "interrupted":  # what was left out is said already
+                    record = dataclasses.replace(record, outcome="finished")
+                evidence.append(dataclasses.replace(found, record=record))
                 outcome.attempts[run.key] = recorded.attempt.folder
         plan = self._judged_plan(selected, "; ".join(reasons))
         outcome.plan = plan
@@ -360,6 +363,16 @@ class Runs:
             cells.append(dataclasses.replace(cell, runs=runs))
         return dataclasses.replace(
             selected, cells=tuple(cells), partial=selected.partial or bool(left_out), left_out=left_out
+        )
+
+    @staticmethod
+    def _commands(run: Run, recorded: _Recorded, code: int) -> tuple[CommandRecord, ...]:
+        """What `[suites] pytest` came to: this session was all of it."""
+        number = len(list(recorded.attempt.folder.glob(f"{OUTSIDE}-*.jsonl")))
+        return tuple(
+            CommandRecord(id=item.id, exit=code, outcome="failed" if code else "passed", transcripts=number)
+            for item in run.commands
+            if item.kind == "pytest"
         )
 
     def _is_begun(self, key: RunKey) -> bool:

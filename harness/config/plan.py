@@ -39,7 +39,7 @@ __all__ = ["Selection", "make_plan", "matcher"]
 
 FINGERPRINT_CHARACTERS = 16
 MAX_NESTING = 50
-_CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+_CACHES = {".git", ".mypy_cache", ".pytest_cache", ".rollcall", ".ruff_cache", ".venv", "__pycache__", "node_modules"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

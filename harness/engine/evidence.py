@@ -189,7 +189,9 @@ class Attempt:
             write_atomically(self.folder / DONE_FILE, b"")
         except OSError as error:
             raise EvidenceLost(self.folder.parent, error) from error
-        for folder in (*_attempts(self.folder.parent)[KEPT_ATTEMPTS:], *_given_up(self.folder.parent)):
+        # what counts for no plan never takes the place of what does
+        alike = [item for item in _attempts(self.folder.parent) if _is_planned(item) == bool(record.plan)]
+        for folder in (*alike[KEPT_ATTEMPTS:], *_given_up(self.folder.parent)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -301,6 +303,11 @@ def _record(folder: Path) -> RunRecord | None:
         return record_from_json(json.loads((folder / RUN_FILE).read_bytes()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _is_planned(folder: Path) -> bool:
+    record = _record(folder)
+    return record is None or bool(record.plan)
 
 
 def _evidence(record: RunRecord, folder: Path) -> Evidence:

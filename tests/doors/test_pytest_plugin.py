@@ -262,3 +262,25 @@ def test_an_era_that_the_server_does_not_speak_is_skipped_with_its_words_and_is_
     result.stdout.fnmatch_lines(["SKIPPED*old does not speak the modern era*"])
     assert "exercised/missing" in inner.section(result)
     assert "not-spoken" not in inner.section(result)
+
+
+# --- evidence -------------------------------------------------------------------------------------
+
+
+def test_a_whole_session_is_evidence_for_judge_and_a_filtered_one_never_takes_its_place(inner):
+    inner.project(more='[suites]\npytest = ["test_all.py"]').write(all=ALL)
+    (inner.root / "exemptions.toml").write_text(EXEMPTIONS, encoding="utf-8")
+    assert inner.run().ret == 0
+    folder = inner.root / ".rollcall/evidence/good/none/modern/plain"
+    (whole,) = folder.iterdir()
+    for _ in range(2):
+        assert inner.run("test_all.py::test_all").ret == 0
+    assert len(list(folder.iterdir())) == 3
+    plans = [json.loads((path / "run.json").read_text(encoding="utf-8"))["plan"] for path in sorted(folder.iterdir())]
+    assert plans[0]
+    assert plans[1:] == ["", ""]
+    command = [sys.executable, "-P", "-m", "harness", "judge", "--format=json", "--runtime=process"]
+    done = subprocess.run(command, cwd=inner.root, capture_output=True, text=True)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["verdict"]) == (0, "clean"), done.stdout + done.stderr
+    assert whole.is_dir()
