@@ -233,6 +233,8 @@ class Diagnostic(Event):
     server's), "closing" (we closed its stdin while a request was open), "not-read" (the server ended without reading
     a request; detail: its label).
 
+    In the transcript of a proxy also "refused": the guard did not let the server start; detail: why.
+
     In the transcript of the comparing pass also "client" (which client), "client-log" (a warning of its log),
     "client-failed" (the pass could not be made, for no fault of the server's that is known) and "client-done" (the
     pass came to its end); without either of the last two it was cut short.
