@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from harness import __version__, backends_door
+from harness import __version__, backends_door, proxy_commands
 from harness.contract_commands import add_contract_commands
 from harness.errors import ConfigError, HarnessError, Interrupted, StackError, iterate_errors
 from harness.tools_door import add_tools_commands
@@ -81,6 +81,8 @@ def _joined(arguments: list[str]) -> list[str]:
             return ["exemptions", *rest]
         case ["exemptions", word, *rest] if word in TOOLS:
             return [f"exemptions {word}", *rest]
+        case ["evidence", word, *rest] if word in proxy_commands.WORDS:
+            return [f"evidence {word}", *rest]
         case ["backends", word, *rest] if not word.startswith("-"):
             return [f"backends {word}", *rest]
         case ["backends", *rest]:
@@ -256,6 +258,7 @@ def _parser() -> _Parser:
     add_contract_commands(words, snapshot=_snapshot, diff=_contract_diff, accept=_accept)
     for name, text, group in backends_door.COMMANDS:
         add(name, _backends, text, group)
+    proxy_commands.add_proxy_commands(commands, proxy=_proxy, show=_show, to_suite=_to_suite)
     add("reap", _reap, "remove what dead runs left behind", _dry)
     add("doctor", _doctor, "what is here, and what would run how", _selects, _runtime)
     return parser
@@ -740,6 +743,43 @@ def _backends(parsed: argparse.Namespace) -> int:
     color, width = wants_color(os.environ, tty), _width() if tty else 100
     with _progress() as log:
         return backends_door.run(parsed, show=_print, progress=log, color=color, width=width)
+
+
+def _proxy(_parsed: argparse.Namespace) -> int:
+    from harness.proxy import main as proxy
+
+    return proxy(sys.argv[2:])
+
+
+def _recorded(parsed: argparse.Namespace) -> list[Path]:
+    return [Path(place) for place in parsed.places] or [Path(".rollcall", "evidence")]
+
+
+def _show(parsed: argparse.Namespace) -> int:
+    from harness.evidence_tools import dialogues_in, show_json, show_text
+
+    found = dialogues_in(_recorded(parsed))
+    _print(show_json(found) if parsed.format == "json" else show_text(found, base=Path.cwd()))
+    return 0
+
+
+def _to_suite(parsed: argparse.Namespace) -> int:
+    from harness.evidence_tools import dialogues_in, to_suite
+
+    suite = to_suite(dialogues_in(_recorded(parsed)), name=parsed.id)
+    if parsed.out is None:
+        _print(suite.text)
+    else:
+        try:
+            with open(parsed.out, "x", encoding="utf-8") as file:
+                file.write(suite.text)
+        except FileExistsError:
+            raise ConfigError(f"{parsed.out} is there already", hint="choose another name, or remove it") from None
+        except OSError as error:
+            raise ConfigError(f"{parsed.out} cannot be written: {error.strerror}") from error
+    for line in suite.left_out:
+        _say(_for_stderr(f"left out: {line}"))
+    return 0
 
 
 def _plan(parsed: argparse.Namespace) -> int:
