@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import __version__, backends_door, rollout_commands
+from harness import __version__, backends_door, proxy_commands, rollout_commands
 from harness.arguments import (
     Parser,
     diffs,
@@ -109,6 +109,8 @@ def _joined(arguments: list[str]) -> list[str]:
             return [f"exemptions {word}", *rest]
         case ["rollout", word, *rest] if word in rollout_commands.WORDS:
             return [f"rollout {word}", *rest]
+        case ["evidence", word, *rest] if word in proxy_commands.WORDS:
+            return [f"evidence {word}", *rest]
         case ["backends", word, *rest] if not word.startswith("-"):
             return [f"backends {word}", *rest]
         case ["backends", *rest]:
@@ -245,6 +247,7 @@ def _parser() -> Parser:
         add(name, _backends, text, group)
     for name, run, text, groups in rollout_commands.COMMANDS:
         add(name, run, text, *groups)
+    proxy_commands.add_proxy_commands(commands, proxy=_proxy, show=_show, to_suite=_to_suite)
     add("reap", _reap, "remove what dead runs left behind", dry)
     add("doctor", _doctor, "what is here, and what would run how", selects, runtime)
     return parser
@@ -605,6 +608,43 @@ def _backends(parsed: argparse.Namespace) -> int:
     color, width = wants_color(os.environ, tty), terminal_width() if tty else 100
     with progress_log() as log:
         return backends_door.run(parsed, show=show, progress=log, color=color, width=width)
+
+
+def _proxy(_parsed: argparse.Namespace) -> int:
+    from harness.proxy import main as proxy
+
+    return proxy(sys.argv[2:])
+
+
+def _recorded(parsed: argparse.Namespace) -> list[Path]:
+    return [Path(place) for place in parsed.places] or [Path(".rollcall", "evidence")]
+
+
+def _show(parsed: argparse.Namespace) -> int:
+    from harness.evidence_tools import dialogues_in, show_json, show_text
+
+    found = dialogues_in(_recorded(parsed))
+    show(show_json(found) if parsed.format == "json" else show_text(found, base=Path.cwd()))
+    return 0
+
+
+def _to_suite(parsed: argparse.Namespace) -> int:
+    from harness.evidence_tools import dialogues_in, to_suite
+
+    suite = to_suite(dialogues_in(_recorded(parsed)), name=parsed.id)
+    if parsed.out is None:
+        show(suite.text)
+    else:
+        try:
+            with open(parsed.out, "x", encoding="utf-8") as file:
+                file.write(suite.text)
+        except FileExistsError:
+            raise ConfigError(f"{parsed.out} is there already", hint="choose another name, or remove it") from None
+        except OSError as error:
+            raise ConfigError(f"{parsed.out} cannot be written: {error.strerror}") from error
+    for line in suite.left_out:
+        say(for_stderr(f"left out: {line}"))
+    return 0
 
 
 def _plan(parsed: argparse.Namespace) -> int:

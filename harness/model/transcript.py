@@ -243,6 +243,8 @@ class Diagnostic(Event):
     a request; detail: its label), "state-probe" (the next request bears a `requestState` that we have changed, left
     out or used before; detail: JSON that says which).
 
+    In the transcript of a proxy also "refused": the guard did not let the server start; detail: why.
+
     In the transcript of the comparing pass also "client" (which client), "client-log" (a warning of its log),
     "client-failed" (the pass could not be made, for no fault of the server's that is known) and "client-done" (the
     pass came to its end); without either of the last two it was cut short.
