@@ -15,11 +15,8 @@ from pathlib import Path
 from bench.driver import ROOT
 
 PARTS = ("calls", "command", "lines", "ready", "recorded")
-EXTRA = (
-    "cycles",
-    "api-cycles",
-    "plugin-cycles",
-)  # only when asked for: they take long, and are about leaks and not about time
+# only when asked for: they take long, and are about leaks and not about time
+EXTRA = ("cycles", "api-cycles", "plugin-cycles")
 ROUNDS = 7
 OUT = ROOT / ".rollcall" / "bench.md"
 QUICK_ROUNDS = 1
