@@ -16,6 +16,7 @@ FILES = {
     "suite": "A suite: the files that `[suites] files` names.",
     "backend": "`backends/<name>/backend.toml`, in the repository or shipped.",
     "exemptions": "`exemptions.toml`.",
+    "rollout": "`rollout.toml`, the list of `mcp-rollcall rollout`.",
     "contract": "`contract.json`, where `contract` in harness.toml names it; JSON, and written by a command.",
 }
 COMMANDS = (

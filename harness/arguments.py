@@ -16,6 +16,7 @@ __all__ = [
     "judging",
     "listing",
     "matrix",
+    "proposing",
     "pruning",
     "rebuild",
     "runtime",
@@ -163,6 +164,16 @@ def judged_on(group: argparse._ActionsContainer) -> None:
 
 def pruning(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--expired", action="store_true", help="remove entries whose `expires` day is over, too")
+
+
+def proposing(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--check",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only for this check, by its name in exemption files, and for its warnings too; may be repeated",
+    )
 
 
 def diffs(sub: argparse.ArgumentParser) -> None:

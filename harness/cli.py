@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import __version__, backends_door
+from harness import __version__, backends_door, rollout_commands
 from harness.arguments import (
     Parser,
     diffs,
@@ -20,6 +20,7 @@ from harness.arguments import (
     judging,
     listing,
     matrix,
+    proposing,
     pruning,
     rebuild,
     runtime,
@@ -45,6 +46,7 @@ from harness.output import (
     terminal_width,
     write_reports,
 )
+from harness.rollout_child import inner, leave_record, listener
 from harness.tools_door import add_tools_commands
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _joined(arguments: list[str]) -> list[str]:
-    """`exemptions prune` as the one word that the parser knows it by; `exemptions check` is `exemptions`.
+    """`exemptions prune` and the like as the one word that the parser knows it by; `exemptions check` is `exemptions`.
 
     `backends` alone is `backends list`.
     """
@@ -105,6 +107,8 @@ def _joined(arguments: list[str]) -> list[str]:
             return ["exemptions", *rest]
         case ["exemptions", word, *rest] if word in TOOLS:
             return [f"exemptions {word}", *rest]
+        case ["rollout", word, *rest] if word in rollout_commands.WORDS:
+            return [f"rollout {word}", *rest]
         case ["backends", word, *rest] if not word.startswith("-"):
             return [f"backends {word}", *rest]
         case ["backends", *rest]:
@@ -175,6 +179,7 @@ def _parser() -> Parser:
         runtime,
         state,
         rebuild,
+        inner,
     )
     add(
         "integration",
@@ -218,11 +223,12 @@ def _parser() -> Parser:
     add(
         "exemptions propose",
         _propose,
-        "write entries without reasons for tools that were not exercised",
+        "write entries without reasons for what fails and may be excused",
         selects_servers,
         runtime,
         state,
         judged_on,
+        proposing,
         diffs,
     )
     add(
@@ -237,6 +243,8 @@ def _parser() -> Parser:
     add_contract_commands(words, snapshot=_snapshot, diff=_contract_diff, accept=_accept)
     for name, text, group in backends_door.COMMANDS:
         add(name, _backends, text, group)
+    for name, run, text, groups in rollout_commands.COMMANDS:
+        add(name, run, text, *groups)
     add("reap", _reap, "remove what dead runs left behind", dry)
     add("doctor", _doctor, "what is here, and what would run how", selects, runtime)
     return parser
@@ -256,6 +264,7 @@ def _options(parsed: argparse.Namespace) -> Options:
     return Options(
         base=base,
         projects=expanded(base, parsed.project) or (Path(),),
+        repository=path("repository"),
         servers=(*parsed.names, *parsed.server),
         default_servers=tuple(parsed.default_server),
         everything=parsed.all,
@@ -308,7 +317,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
         remove_old_reports(options)
     interrupted = ""
     with progress_log() as log, integration.collecting(outcome):
-        progress = Timed(log, timings)
+        progress = listener(parsed, Timed(log, timings))
         with timings.of("read the files"):
             loaded, outcome.plan = integration.load_plan(options, outcome)
         for note in outcome.plan.notes:
@@ -324,6 +333,7 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     if judged:
         with _signals_wait():
             return _judged(parsed, options, outcome, timings, today=today, interrupted=interrupted)
+    leave_record(parsed, outcome, interrupted=interrupted)
     errors = [*outcome.errors, *outcome.recorded_errors]
     for error in errors:
         say(f"{error.kind} error: {error.server + ': ' if error.server else ''}{error.message}")
@@ -408,7 +418,8 @@ def _propose(parsed: argparse.Namespace) -> int:
 
     options = _options(parsed)
     today = options.today or datetime.now(UTC).date()
-    return _changed(parsed, propose(options, today=today, dry_run=parsed.dry_run))
+    changes = propose(options, today=today, dry_run=parsed.dry_run, checks=tuple(parsed.check))
+    return _changed(parsed, changes)
 
 
 def _changed(parsed: argparse.Namespace, changes: Changes) -> int:

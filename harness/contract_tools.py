@@ -37,6 +37,7 @@ from harness.model.contract import (
 )
 from harness.report.contract import Compared, compared_to_json, compared_to_markdown, compared_to_text, counted
 from harness.report.escape import visible
+from harness.report.groups import amount
 from harness.tools_sources import STDIN, How, read_catalogues
 
 __all__ = ["Said", "accept", "diff_of", "snapshot"]
@@ -104,10 +105,12 @@ def snapshot(
         )
     contract = make_contract(server or seen.server, seen.views, words=words)
     _write(file, shown, contract)
-    lists = [f"{len(contract.shared.of(subject))} {subject}(s)" for subject in SUBJECTS]
-    text = f"wrote {shown}: {', '.join(lists)} of {contract.server}, the same in {len(seen.views)} run(s)"
+    lists = [amount(len(contract.shared.of(subject)), subject) for subject in SUBJECTS]
+    runs = "one run" if len(seen.views) == 1 else f"{len(seen.views)} runs, the same in all"
+    text = f"wrote {shown}: {', '.join(lists)} of {contract.server}, from {runs}"
     if contract.variants:
-        text += f"; {len(contract.variants)} difference(s): {', '.join(str(item.where) for item in contract.variants)}"
+        where = ", ".join(str(item.where) for item in contract.variants)
+        text = text.replace(", the same in all", "") + f"; {amount(len(contract.variants), 'difference')}: {where}"
     notes = [f"not in it: {why}" for _, why in seen.unseen]
     if not seen.named:
         notes.append(f'harness.toml does not name it yet: write contract = "{file.name}" at the top, and drift fails')

@@ -10,7 +10,7 @@ import os
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -25,6 +25,7 @@ from harness.config.problems import did_you_mean, quoted
 from harness.config.toml import Files
 from harness.engine.blame import last_changes
 from harness.errors import ConfigError, NothingSelected
+from harness.findings.parameters import covers
 from harness.integration import (
     Options,
     Outcome,
@@ -34,14 +35,17 @@ from harness.integration import (
     plan_for_judging,
     runtimes_of_evidence,
 )
-from harness.model.finding import Judgement, NotJudged
+from harness.model.checks import CHECKS, exemptable
+from harness.model.finding import Finding, Judgement, NotJudged
 from harness.model.plan import Cell, ExemptionSpec, Plan, ProjectSpec, Runtime
 from harness.report.escape import visible
 from harness.report.exemption_list import Listed
+from harness.report.groups import amount
 
 __all__ = ["Changes", "listed", "propose", "prune"]
 
-EXERCISED = "exercised"
+EXERCISED, OUTPUT_SCHEMA, PARAMETERS = "exercised", "output-schema", "parameters"
+EVERY = "*"  # the subject of what is said of a server, not of one of its tools
 NEEDS = ("missing", "refused-only", "failed-only")
 NO_NEWLINE = "\\ No newline at end of file"
 
@@ -119,20 +123,28 @@ def prune(options: Options, *, today: date, expired: bool, dry_run: bool) -> Cha
     return Changes(
         done=_lines(verb, going, places),
         left=_lines("left", staying, places),
-        summary=f"{verb} {len(going)} of {len(places)} exemption(s)" + (f"; left alone: {left}" if left else ""),
+        summary=f"{verb} {len(going)} of {amount(len(places), 'exemption')}"
+        + (f"; left alone: {left}" if left else ""),
         diff=_diff(contents.values()),
     )
 
 
-def propose(options: Options, *, today: date, dry_run: bool) -> Changes:
-    """Writes an entry with an empty reason for every tool that is missing, refused-only or failed-only.
+def propose(options: Options, *, today: date, dry_run: bool, checks: Collection[str] = ()) -> Changes:
+    """Writes an entry with an empty reason for everything that fails the run and may be excused.
 
-    Only in cells whose runs all finished, and only where no entry stands for the tool yet.
+    What rests on absence counts only in cells whose runs all finished; where an entry stands already none is written.
 
+    Args:
+        checks: Only of these, by their names in exemption files, and then their warnings too; empty: all of them.
     Raises:
-        ConfigError: The files cannot be read or written.
+        ConfigError: The files cannot be read or written, or there is no such check.
         NothingSelected: There is no evidence.
     """
+    if unknown := [name for name in checks if name not in exemptable()]:
+        raise ConfigError(
+            f"--check: {quoted(unknown[0])} is no check that takes an exemption",
+            hint=did_you_mean(unknown[0], exemptable()),
+        )
     _, plan = load_plan_for_judging(options)
     judgement = _judged(options, plan, today)
     files = Files(options.base)
@@ -142,7 +154,7 @@ def propose(options: Options, *, today: date, dry_run: bool) -> Changes:
     for project in plan.projects:
         path = project.exemptions_file or project.root / exemption_files.FILE
         path = known.setdefault(path.resolve(), path)
-        for need in _needs(project, plan, judgement):
+        for need in _all_needs(project, plan, judgement, checks):
             if isinstance(need, str):
                 left.append(need)
             else:
@@ -160,10 +172,13 @@ def propose(options: Options, *, today: date, dry_run: bool) -> Changes:
             row = rows[skeleton.server, skeleton.check, skeleton.subject][0]
             done.append(_line(verb, f"{file}:{row}", skeleton.server, skeleton.check, skeleton.subject, why))
     _write_all(contents, dry_run=dry_run)
-    unjudged = [item for item in judgement.not_judged if item.check == EXERCISED and item.file is None]
+    named = frozenset(checks or exemptable())
+    unjudged = [item for item in judgement.not_judged if item.check in named and item.file is None]
     left += [visible(f"not judged: {item.why}") for item in unjudged]
-    summary = f"{verb} {len(done)} exemption(s)"
-    if done:
+    summary = f"{verb} {amount(len(done), 'exemption')}"
+    if len(done) == 1:
+        summary += "; it is malformed, and fails, until somebody writes its reason"
+    elif done:
         summary += "; they are malformed, and fail, until somebody writes their reasons"
     return Changes(done=tuple(done), left=tuple(dict.fromkeys(left)), summary=summary, diff=_diff(contents.values()))
 
@@ -309,15 +324,27 @@ def _toml(path: Path) -> dict[str, Any]:
 # --- needs ----------------------------------------------------------------------------------------
 
 
-def _needs(project: ProjectSpec, plan: Plan, judgement: Judgement) -> Iterator[tuple[Skeleton, str] | str]:
-    """Every tool of a server that wants an exemption: the entry to write and why, or why it is left."""
+_Need = tuple[Skeleton, str] | str  # the entry to write and why, or the line that says why none is
+
+
+def _all_needs(project: ProjectSpec, plan: Plan, judgement: Judgement, checks: Collection[str]) -> Iterator[_Need]:
+    """Everything of a server that wants an exemption, check by check."""
+    for check in exemptable():
+        if checks and check not in checks:
+            continue
+        if check == EXERCISED:
+            yield from _needs(project, plan, judgement)
+        else:
+            yield from _found_needs(project, plan, judgement, check, warnings=check in checks)
+
+
+def _needs(project: ProjectSpec, plan: Plan, judgement: Judgement) -> Iterator[_Need]:
+    """Every tool of a server that was not exercised."""
     server = project.server.name
     cells = [cell for cell in plan.cells if cell.server == server]
     fates: dict[str, dict[str, str]] = {}  # tool -> cell -> fate
-    judged = set()
+    judged = _judged_cells(server, judgement)
     for coverage in judgement.coverage:
-        if coverage.server == server and coverage.judged:
-            judged.add(coverage.backend)
         for fate in coverage.fates if coverage.server == server else ():
             fates.setdefault(fate.tool, {})[coverage.backend] = fate.fate
     entries = {(entry.server, entry.check, entry.subject): entry for entry in plan.exemptions}
@@ -329,19 +356,92 @@ def _needs(project: ProjectSpec, plan: Plan, judgement: Judgement) -> Iterator[t
         rest = [cell for cell in others if cell.backend not in judged or by_cell.get(cell.backend) == "succeeded"]
         why = _why(needing, by_cell)
         backends = _labels(needing, rest) if rest else ()
-        entry = entries.get((server, EXERCISED, tool))
-        problem = ""
-        if entry is not None:
-            problem = _standing(entry, backends)
-        elif not tool.strip() or any(0xD800 <= ord(char) < 0xE000 for char in tool):
-            problem = "its name cannot be a key"
-        elif backends is None:
+        skeleton = Skeleton(server=server, check=EXERCISED, subject=tool, backends=backends or ())
+        problem = _unwritable(skeleton)
+        if not problem and backends is None:
             problem = "it succeeded with some of the same backends; no `backend = […]` says where it did not"
-        if problem:
-            place = str(entry.place) if entry is not None else ""
-            yield _line("left", place, server, EXERCISED, tool, f"{why}; {problem}")
-        else:
-            yield Skeleton(server=server, check=EXERCISED, subject=tool, backends=backends or ()), why
+        yield _need(skeleton, why, entries.get((server, EXERCISED, tool)), problem)
+
+
+def _judged_cells(server: str, judgement: Judgement) -> set[str]:
+    return {item.backend for item in judgement.coverage if item.server == server and item.judged}
+
+
+def _found_needs(
+    project: ProjectSpec, plan: Plan, judgement: Judgement, check: str, *, warnings: bool
+) -> Iterator[_Need]:
+    """What a check other than `exercised` found at a server, one subject after the other.
+
+    Args:
+        warnings: Whether warnings count too; without, they fail no run, and the entry without a reason would.
+    """
+    server = project.server.name
+    ids = exemptable()[check]
+    cells = [cell for cell in plan.cells if cell.server == server]
+    by_run = {str(run.key): cell.backend for cell in cells for run in cell.runs}
+    found: dict[str, tuple[Finding, dict[str, None]]] = {}  # subject -> the first finding, all its cells
+    for finding in judgement.findings:
+        if finding.server != server or finding.check not in ids:
+            continue
+        seen_in = dict.fromkeys(by_run[run] for run in finding.evidence.get("runs", ()) if run in by_run)
+        for subject in _subjects(check, finding):
+            first, where = found.setdefault(subject, (finding, {}))
+            if first.severity != "error" and finding.severity == "error":
+                found[subject] = (finding, where)
+            where |= seen_in
+    judged = _judged_cells(server, judgement)
+    listing = {item.backend: {fate.tool for fate in item.fates} for item in judgement.coverage if item.server == server}
+    entries = {(entry.check, entry.subject): entry for entry in plan.exemptions if entry.server == server}
+    any_subject = all(CHECKS[item].subject == "any" for item in ids)
+    for subject, (finding, where) in sorted(found.items()):
+        needing = [cell for cell in cells if cell.backend in where]
+        others = [cell for cell in cells if cell not in needing]
+        if finding.tool is not None:  # an entry says nothing of a cell that does not list the tool
+            listed = {name for name, tools in listing.items() if finding.tool in tools}
+            others = [cell for cell in others if cell.backend not in judged or cell.backend in listed]
+        backends = _labels(needing, others) if others else ()
+        why = f"{finding.check}" + (f" with {' and '.join(where)}" if others else "")
+        if finding.severity != "error" and not warnings:
+            why += f" is a warning; --check {check} proposes an entry all the same"
+            yield _line("left", "", server, check, subject, why)
+            continue
+        entry = entries.get((check, subject))
+        if entry is None and any_subject:
+            entry = next((item for (name, _), item in entries.items() if name == check), None)
+        skeleton = Skeleton(server=server, check=check, subject=subject, backends=backends or ())
+        problem = _unwritable(skeleton)
+        if not problem and backends is None and not any_subject:
+            problem = "it is not so with some of the same backends; no `backend = […]` says where it is"
+        yield _need(skeleton, why, entry, problem)
+
+
+def _subjects(check: str, finding: Finding) -> Iterator[str]:
+    """What the entries for one finding are called; of a parameter that was never used its values are no matter."""
+    if check == PARAMETERS:
+        kept: list[str] = []
+        for name in sorted(finding.evidence.get("unused", ())):
+            if not any(covers(other, name) for other in kept):
+                kept.append(name)
+                yield f"{finding.tool}.{name}"
+    else:
+        yield finding.tool if check == OUTPUT_SCHEMA and finding.tool is not None else EVERY
+
+
+def _need(skeleton: Skeleton, why: str, entry: ExemptionSpec | None, problem: str) -> _Need:
+    """The entry to write; or why it is left, above all because one stands there."""
+    if entry is not None:
+        problem = _standing(entry, skeleton.backends)
+    if not problem:
+        return skeleton, why
+    place = str(entry.place) if entry is not None else ""
+    return _line("left", place, skeleton.server, skeleton.check, skeleton.subject, f"{why}; {problem}")
+
+
+def _unwritable(skeleton: Skeleton) -> str:
+    """Why a file cannot hold an entry, "" if it can."""
+    subject = skeleton.subject
+    bad = not subject.strip() or any(0xD800 <= ord(char) < 0xE000 for char in subject)
+    return "its name cannot be a key" if bad else ""
 
 
 def _why(needing: Iterable[Cell], by_cell: Mapping[str, str]) -> str:
@@ -367,7 +467,7 @@ def _labels(needing: Sequence[Cell], rest: Iterable[Cell]) -> tuple[str, ...] | 
     return tuple(out)
 
 
-def _standing(entry: ExemptionSpec, backends: tuple[str, ...] | None) -> str:
+def _standing(entry: ExemptionSpec, backends: tuple[str, ...]) -> str:
     """What to do about an entry that stands there and does not excuse its tool."""
     if entry.problems:
         return f"its entry is malformed: {'; '.join(entry.problems)}"

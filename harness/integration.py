@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -48,6 +48,7 @@ class Options:
 
     base: Path
     projects: tuple[Path, ...] = (Path(),)
+    repository: Path | None = None  # the folder that the one project speaks of, where its file is kept elsewhere
     servers: tuple[str, ...] = ()
     default_servers: tuple[str, ...] = ()
     everything: bool = False
@@ -227,8 +228,20 @@ async def load_both_plans(options: Options, *, progress: Progress) -> tuple[Plan
 def _load(options: Options, outcome: Outcome | None) -> Loaded:
     paths = [options.base / path for path in options.projects]
     if outcome is None:
-        return load(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)
-    loaded, problems = load_healthy(paths, base=options.base, catalogue=catalogue(), exemptions_beside=options.base)
+        return load(
+            paths,
+            base=options.base,
+            catalogue=catalogue(),
+            exemptions_beside=options.base,
+            repository=options.repository,
+        )
+    loaded, problems = load_healthy(
+        paths,
+        base=options.base,
+        catalogue=catalogue(),
+        exemptions_beside=options.base,
+        repository=options.repository,
+    )
     if problems is not None:
         if options.servers and set(options.servers) <= set(loaded.broken):
             raise problems
@@ -436,6 +449,7 @@ async def _cell(
                             attempt=attempt,
                             probe=outcome.plan is not None and outcome.plan.is_first(run.key),
                             elsewhere=commands.get(run.key.profile, ()),
+                            states=outcome.plan is not None and outcome.plan.is_first(run.key, of_profile=True),
                         )
                     except get_cancelled_exc_class():
                         outcome.take_what_there_is(run.key, attempt)
@@ -465,8 +479,19 @@ def evidence_root(options: Options, project: ProjectSpec) -> Path:
 # --- judging --------------------------------------------------------------------------------------
 
 
-def judge_evidence(options: Options, plan: Plan, outcome: Outcome, *, today: date) -> Judgement:
-    """Judges what the evidence folders hold for the plan; what a run failed to give is not judged, with the cause."""
+def judge_evidence(
+    options: Options,
+    plan: Plan,
+    outcome: Outcome,
+    *,
+    today: date,
+    rerun: Callable[[RunKey, str | None], str] | None = None,
+) -> Judgement:
+    """Judges what the evidence folders hold for the plan; what a run failed to give is not judged, with the cause.
+
+    Args:
+        rerun: The command that shows a run again, or one case of it; `rerun_line` without it.
+    """
     found = []
     missing: list[NotRun] = []
     for root in sorted({evidence_root(options, project) for project in plan.projects}):
@@ -482,7 +507,11 @@ def judge_evidence(options: Options, plan: Plan, outcome: Outcome, *, today: dat
     listed = {item.key for item in missing}
     missing += [NotRun(key=key, why=why, own=False) for key, why in outcome.not_run.items() if key not in listed]
     return judge(
-        plan, found, missing=missing, today=today, rerun=lambda key, case: rerun_line(options, plan, key, case)
+        plan,
+        found,
+        missing=missing,
+        today=today,
+        rerun=rerun or (lambda key, case: rerun_line(options, plan, key, case)),
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from harness.errors import StackError
 
@@ -76,9 +76,16 @@ def _below_root(folder: Path) -> str:
     return "" if root == folder else folder.relative_to(root).as_posix()
 
 
+class ToJson(Protocol):
+    """What timings.json is made of."""
+
+    def to_json(self) -> str:
+        """The whole file."""
+
+
 def write_reports(
     report: Report,
-    timings: Timings | None,
+    timings: ToJson | None,
     places: Mapping[str, Place],
     *,
     folder: Path | None,

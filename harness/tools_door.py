@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -290,6 +291,7 @@ def check_tools(asked: Asked) -> tuple[Report, dict[str, Place]]:
     errors: list[HarnessFailure] = []
     found: list[tuple[Read, Remark]] = []
     reads: list[Read] = []
+    reruns: dict[str, str] = {}  # what a list is called -> the command that judges it again
     for source in each_source(asked.sources, asked.how):
         try:
             read_here = read_catalogues(source, asked.how)
@@ -302,12 +304,14 @@ def check_tools(asked: Asked) -> tuple[Report, dict[str, Place]]:
         if not any(read.catalogue.tools for read in read_here):
             names = ", ".join(dict.fromkeys(read.catalogue.source for read in read_here))
             errors.append(failure_of(NothingSelected(f"there is no tool in {names}: nothing was judged")))
+        rerun = _rerun(source, asked)
         for read in read_here:
             catalogue = read.catalogue
             if asked.protocol and not catalogue.protocol:
                 catalogue = dataclasses.replace(catalogue, protocol=asked.protocol, era=era_of(asked.protocol))
                 read = dataclasses.replace(read, catalogue=catalogue)
             reads.append(read)
+            reruns[read.catalogue.source] = rerun
             found += [(read, remark) for remark in (*read.remarks, *remarks_of(catalogue))]
     listed = tuple(
         Listed(
@@ -322,7 +326,7 @@ def check_tools(asked: Asked) -> tuple[Report, dict[str, Place]]:
         )
         for item in (read.catalogue for read in reads)
     )
-    findings, lowered = _levelled(_findings(found), asked)
+    findings, lowered = _levelled(_findings(found, reruns), asked)
     findings, excused = _excused(findings, asked.today)
     report = make_report(
         Judgement(
@@ -335,6 +339,7 @@ def check_tools(asked: Asked) -> tuple[Report, dict[str, Place]]:
         today=asked.today.isoformat(),
         errors=errors,
         strict=asked.strict,
+        notes=tuple(dict.fromkeys(read.note for read in reads if read.note)),
         folders={} if str(asked.how.base) == "/" else {str(asked.how.base): "."},
     )
     places = {read.catalogue.server: place for read in reads if (place := _home(read, asked.how.base)) is not None}
@@ -357,8 +362,36 @@ def _home(read: Read, base: Path) -> Place | None:
     return Place(file="harness.toml", line=next(found, None))
 
 
-def _findings(found: Iterable[tuple[Read, Remark]]) -> Iterator[tuple[Finding, Read]]:
-    """One finding for one place of one server, in how many of its lists it may stand."""
+def _rerun(source: str | tuple[str, ...], asked: Asked) -> str:
+    """The command that judges one source again, "" for standard input; values of headers and variables stay out."""
+    from harness.engine.http_list import shown_url
+    from harness.tools_sources import STDIN
+
+    if source == STDIN:
+        return ""
+    how = asked.how
+    words = ["mcp-rollcall", "tools", "check"]
+    checks = [*sorted(asked.only), *(f"{name}={level}" for name, level in sorted(asked.levels.items()))]
+    words += ["--checks", ",".join(checks)] if checks else []
+    words += ["--protocol", asked.protocol] if asked.protocol else []
+    if not isinstance(source, str):
+        words += ["--cwd", how.cwd] if how.cwd != "." else []
+        words += [word for name in how.env for word in ("--env", name)]
+        words += ["--", *source]
+    elif source.lower().startswith(("http://", "https://")):
+        words += [word for name in how.headers for word in ("--header", f"{name}=…")]
+        words.append(shown_url(source))
+    else:
+        words.append(source)
+    return shlex.join(words)
+
+
+def _findings(found: Iterable[tuple[Read, Remark]], reruns: Mapping[str, str]) -> Iterator[tuple[Finding, Read]]:
+    """One finding for one place of one server, in how many of its lists it may stand.
+
+    Args:
+        reruns: What a list is called -> the command that judges it again.
+    """
     from harness.model.checks import CHECKS
     from harness.model.finding import Finding
 
@@ -382,6 +415,7 @@ def _findings(found: Iterable[tuple[Read, Remark]]) -> Iterator[tuple[Finding, R
             message=remark.message,
             evidence={**remark.details(), **({"sources": sources} if len(sources) > 1 else {})},
             source=CHECKS[remark.check].source,
+            rerun=reruns[read.catalogue.source],
         )
         yield finding, read
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import tomllib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,7 @@ class Read:
         lines: Line of each tool in it by the tool's index.
         project: The project that it is of; its `[checks]` and exemptions count.
         exemptions: All entries of the project's exemption file.
+        note: What the report's first line must tell of it besides.
     """
 
     catalogue: Catalogue
@@ -73,6 +75,7 @@ class Read:
     lines: Mapping[int, int] = field(default_factory=dict)
     project: ProjectSpec | None = None
     exemptions: tuple[ExemptionSpec, ...] = ()
+    note: str = ""
 
 
 def each_source(sources: Iterable[str | tuple[str, ...]], how: How) -> Iterator[str | tuple[str, ...]]:
@@ -310,6 +313,7 @@ def _command(argv: tuple[str, ...], how: How) -> list[Read]:
     env = {name: os.environ[name] if value is None else value for name, value in how.env.items()}
     secret = [value for name, value in env.items() if is_secret_name(name) or how.env[name] is None]
     command = Command(argv=argv, cwd=cwd, env=env, masker=Masker(secret))
+    owner = _owner(cwd, how)
     out: list[Read] = []
 
     async def work() -> None:
@@ -317,13 +321,51 @@ def _command(argv: tuple[str, ...], how: How) -> list[Read]:
             for evidence in await list_command(command, scope=scope, start_s=how.timeout_s, call_s=how.timeout_s):
                 record = evidence.record
                 said = record.server_info.get("name")
-                server = said if isinstance(said, str) and said else command.name
+                server = owner.server or (said if isinstance(said, str) and said else command.name)
                 source = f"{command.name} ({record.key.era})"
                 messages = [item for transcript in evidence.transcripts for item in _messages(transcript)]
-                out.append(_listed(messages, server, source, record.key.era, record.protocol))
+                read = _listed(messages, server, source, record.key.era, record.protocol)
+                out.append(replace(read, project=owner.project, exemptions=owner.exemptions, note=owner.note))
 
     _run(work)
     return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Owner:
+    """Whose server a command starts: that of the harness.toml in the folder where it runs; all empty without one."""
+
+    server: str = ""
+    project: ProjectSpec | None = None
+    exemptions: tuple[ExemptionSpec, ...] = ()
+    note: str = ""
+
+
+def _owner(folder: Path, how: How) -> _Owner:
+    from harness.config.load import load
+    from harness.integration import catalogue as backends
+
+    path = folder / PROJECT_FILE
+    if not path.is_file():
+        return _Owner()
+    try:
+        loaded = load([folder], base=how.base, catalogue=backends(), exemptions_beside=how.base)
+    except ConfigError:  # it may be half written; what the server says can be judged all the same
+        name = _shown(path, how.base)
+        note = f"{name} cannot be used yet, so that its [checks] and exemptions do not count: see mcp-rollcall check"
+        return _Owner(server=_server_in(path), note=note)
+    project = loaded.projects[0]
+    return _Owner(server=project.server.name, project=project, exemptions=loaded.exemptions)
+
+
+def _server_in(path: Path) -> str:
+    """What a harness.toml that cannot be used calls its server, "" if nothing."""
+    try:
+        table = tomllib.loads(path.read_bytes().decode("utf-8-sig")).get("server")
+    except (OSError, ValueError):
+        return ""
+    name = table.get("name") if isinstance(table, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _run(work: Callable[[], Awaitable[None]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from harness.config.values import fold
 from harness.errors import HarnessError, NothingSelected
 from harness.model.plan import BackendSpec, ExemptionSpec, Place, ProjectSpec
 
-__all__ = ["Loaded", "load", "load_backend", "load_healthy"]
+__all__ = ["Loaded", "load", "load_backend", "load_healthy", "name_in"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,9 @@ def load(
     catalogue: Sequence[Path],
     exemptions_beside: Path | None = None,
     contracts: bool = True,
+    repository: Path | None = None,
+    named: Mapping[Path, str] | None = None,
+    neighbours: bool = True,
 ) -> Loaded:
     """Read harness.toml files and everything that they name.
 
@@ -60,13 +63,19 @@ def load(
         catalogue: Folders that hold shipped backends; a project's own `backends/` goes first.
         exemptions_beside: Where exemptions.toml is looked for last: the folder of the noxfile.
         contracts: Whether the contracts are read; who writes one does without.
+        repository: The folder that the one file speaks of, where it is not beside it.
+        named: As `Files` takes it.
+        neighbours: Whether the lists beside the exemptions files are looked at.
     Raises:
         ConfigProblems: Every problem of every file.
         NothingSelected: The files are in order, but no [server] is in any of them.
     """
-    files = Files(base, catalogue)
+    files = Files(base, catalogue, named)
     shelf = Shelf(files, catalogue)
-    readings = [read_project(files, path, shelf, contracts=contracts) for path in _harness_files(files, paths)]
+    readings = [
+        read_project(files, path, shelf, contracts=contracts, repository=repository)
+        for path in _harness_files(files, paths)
+    ]
     files.add(*_same_names(readings))
     entries: list[ExemptionSpec] = []
     names: list[str] = []
@@ -99,7 +108,7 @@ def load(
         )
         raise NothingSelected(said, hint="a harness.toml needs [server] with name and command, and [suites]")
     ours = {project.server.name for project in projects}
-    listed = {name for folder in {file.parent for file in seen} for name in _listed(folder)}
+    listed = {name for folder in {file.parent for file in seen} for name in _listed(folder)} if neighbours else set()
     return Loaded(
         projects=tuple(projects),
         exemptions=tuple(entries),
@@ -109,7 +118,12 @@ def load(
 
 
 def load_healthy(
-    paths: Sequence[Path], *, base: Path, catalogue: Sequence[Path], exemptions_beside: Path | None = None
+    paths: Sequence[Path],
+    *,
+    base: Path,
+    catalogue: Sequence[Path],
+    exemptions_beside: Path | None = None,
+    repository: Path | None = None,
 ) -> tuple[Loaded, ConfigProblems | None]:
     """As `load`, but projects whose files are in order are taken though others are not.
 
@@ -121,7 +135,7 @@ def load_healthy(
     """
 
     def read(some: Sequence[Path]) -> Loaded:
-        return load(some, base=base, catalogue=catalogue, exemptions_beside=exemptions_beside)
+        return load(some, base=base, catalogue=catalogue, exemptions_beside=exemptions_beside, repository=repository)
 
     try:
         return read(paths), None
@@ -133,7 +147,7 @@ def load_healthy(
         try:
             read([path])
         except HarnessError:
-            names.append(_name_in(path))
+            names.append(name_in(path))
         else:
             healthy.append(path)
     try:
@@ -166,15 +180,25 @@ def load_backend(folder: Path, *, base: Path) -> BackendSpec:
 
 def _listed(folder: Path) -> Iterator[str]:
     """Names of the servers that the rollout list in a folder has by path; what cannot be read names nobody."""
-    for entry in _toml(folder / "rollout.toml").get("repository", ()):
-        path = entry.get("path") if isinstance(entry, dict) else None
-        if isinstance(path, str):
-            server = _toml(folder / path / project_files.FILE).get("server")
+    data = _toml(folder / "rollout.toml")
+    defaults = data.get("defaults")
+    common = defaults.get("harness") if isinstance(defaults, dict) else None
+    for entry in data.get("repository", ()):
+        if not isinstance(entry, dict):
+            continue
+        path, subdir, kept = entry.get("path"), entry.get("subdir", "."), entry.get("harness", common)
+        file = None
+        if isinstance(kept, str):
+            file = folder / kept
+        elif isinstance(path, str) and isinstance(subdir, str):
+            file = folder / path / subdir / project_files.FILE
+        if file is not None:
+            server = _toml(file).get("server")
             if isinstance(server, dict) and isinstance(server.get("name"), str):
                 yield server["name"]
 
 
-def _name_in(path: Path) -> str | None:
+def name_in(path: Path) -> str | None:
     """Name of the server in a harness.toml, or in a folder with one, if it can be read at all."""
     server = _toml(path / project_files.FILE if path.is_dir() else path).get("server")
     name = server.get("name") if isinstance(server, dict) else None

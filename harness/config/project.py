@@ -84,11 +84,15 @@ class Reading:
     unmatched: tuple[Problem, ...] = ()
 
 
-def read_project(files: Files, path: FilePath, shelf: Shelf, *, contracts: bool = True) -> Reading:
+def read_project(
+    files: Files, path: FilePath, shelf: Shelf, *, contracts: bool = True, repository: FilePath | None = None
+) -> Reading:
     """Everything that one harness.toml says; what is wrong with it, or with what it names, is added to `files`.
 
     Args:
         contracts: Whether the contract that it names is read; who writes one does without.
+        repository: The folder that it speaks of, where it is kept elsewhere: builds and the server run there, while
+            suites, contract, exemptions and backends are beside the file.
     """
     document = files.read(path)
     if document is None:
@@ -123,6 +127,8 @@ def read_project(files: Files, path: FilePath, shelf: Shelf, *, contracts: bool 
     spec = None
     if len(files.problems) == before and "server" in data:
         spec = _build(document, root, roles, suites, exemptions, contract)
+        if repository is not None:
+            spec = replace(spec, root=repository.absolute())
     return Reading(
         place=document.place(),
         name=(name, document.place(("server", "name"))) if name is not None else None,

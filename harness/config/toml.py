@@ -65,10 +65,14 @@ class Files:
     Args:
         base: The folder that file names are relative to.
         catalogue: Folders of shipped backends; files in them that are not below `base` are named from there.
+        named: Folders whose files have a name of their own instead, wherever the folders lie: checkouts.
     """
 
-    def __init__(self, base: FilePath, catalogue: Sequence[FilePath] = ()) -> None:
+    def __init__(
+        self, base: FilePath, catalogue: Sequence[FilePath] = (), named: Mapping[FilePath, str] | None = None
+    ) -> None:
         self.base = base.absolute()
+        self.named = {folder.absolute(): name for folder, name in (named or {}).items()}
         self.catalogue = tuple(folder.absolute() for folder in catalogue)
         self.problems: list[Problem] = []
         self._read: dict[FilePath, Document | None] = {}
@@ -76,6 +80,9 @@ class Files:
     def name(self, path: FilePath) -> str:
         """How messages call a file: relative to the base, with `/`."""
         path = path.absolute()
+        for folder, name in self.named.items():
+            if path.is_relative_to(folder):
+                return f"{name}/{path.relative_to(folder).as_posix()}"
         if not path.is_relative_to(self.base):
             for folder in self.catalogue:
                 if path.is_relative_to(folder):

@@ -20,7 +20,7 @@ from harness.config.toml import Document, faults
 __all__ = ["MAX_PROBLEMS", "SCHEMAS", "check", "other_version", "schema_of", "violations"]
 
 MAX_PROBLEMS = 200  # of one file; whoever has more has the wrong file
-SCHEMAS = ("backend", "contract", "exemptions", "harness", "suite")
+SCHEMAS = ("backend", "contract", "exemptions", "harness", "rollout", "suite")
 
 _KINDS = {
     "array": "a list",

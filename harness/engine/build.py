@@ -37,7 +37,18 @@ from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import ProjectSpec
 from harness.model.progress import Progress, stage
 
-__all__ = ["BUILD_TIMEOUT_S", "LOG_LINES", "Built", "build", "fingerprint", "last_lines", "run_logged", "state_folder"]
+__all__ = [
+    "BUILD_TIMEOUT_S",
+    "LOG_LINES",
+    "Built",
+    "build",
+    "callers_masker",
+    "fingerprint",
+    "last_lines",
+    "run_logged",
+    "state_folder",
+    "state_of_sources",
+]
 
 BUILD_TIMEOUT_S = 1800.0
 KILL_AFTER_S = 3.0
@@ -130,6 +141,14 @@ def fingerprint(project: ProjectSpec) -> str:
     if server.build:
         digest.update(_sources(project.root, _ours(project)))
     digest.update(json.dumps(parts, sort_keys=True, default=list).encode())
+    return digest.hexdigest()[:16]
+
+
+def state_of_sources(project: ProjectSpec) -> str:
+    """As `fingerprint`, but the sources count also where nothing is built: a server may run right out of them."""
+    digest = hashlib.sha256(fingerprint(project).encode())
+    if not project.server.build:
+        digest.update(_sources(project.root, _ours(project)))
     return digest.hexdigest()[:16]
 
 
@@ -268,7 +287,7 @@ async def _build(project: ProjectSpec, folder: Path, scope: Scope) -> None:
         commands += [[expand(part, values) for part in command] for command in server.build]
     except UnknownPlaceholder as error:
         raise BuildError(f"a build command uses ${{{error.args[0]}}}, which has no value", server=server.name) from None
-    masker = Masker(value for name, value in os.environ.items() if is_secret_name(name))
+    masker = callers_masker()
     used = {name.removeprefix("env.") for name in names_in(server.build) if name.startswith("env.")}
     masker.add(*(os.environ[name] for name in used if name in os.environ))
     path = folder / "build.log"
@@ -297,7 +316,7 @@ async def _run(
         with anyio.fail_after(BUILD_TIMEOUT_S):
             code = await run_logged(command, cwd=cwd, env=env, log=log)
     except TimeoutError:
-        tail = last_lines(Path(log.name), began, masker=masker)
+        tail = last_lines(Path(log.name), began, maskers=[masker])
         raise BuildError(
             f"build command took over {BUILD_TIMEOUT_S:g} s: {shown}", hint=hint, log=tail, server=server
         ) from None
@@ -313,7 +332,7 @@ async def _run(
             server=server,
         ) from error
     if code != 0:
-        tail = last_lines(Path(log.name), began, masker=masker)
+        tail = last_lines(Path(log.name), began, maskers=[masker])
         remedy = _remedy(command, cwd)
         raise BuildError(
             f"build command ended with exit code {code}: {shown}",
@@ -389,13 +408,25 @@ def _alive(group: int) -> bool:
     return True
 
 
-def last_lines(path: Path, offset: int = 0, *, lines: int = LOG_LINES, masker: Masker | None = None) -> str:
-    """The end of a log from an offset on, masked; of what is cut away, the lines that speak of errors are kept."""
+def callers_masker() -> Masker:
+    """Masks what the caller's environment, which builds and installations are given, names a secret."""
+    return Masker(value for name, value in os.environ.items() if is_secret_name(name))
+
+
+def last_lines(path: Path, offset: int = 0, *, lines: int = LOG_LINES, maskers: Sequence[Masker] = ()) -> str:
+    """The end of a log from an offset on, masked before it is cut; of what is cut away, the lines that speak of errors
+    are kept.
+    """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(offset, size - LOG_READ_BYTES))
+        start = max(offset, size - LOG_READ_BYTES)
+        file.seek(start)
         data = file.read()
-    all_lines = (data if masker is None else masker.bytes(data)).decode("utf-8", "replace").splitlines()
+    if start > offset:
+        data = data.partition(b"\n")[2] or data  # half a line, with half a secret perhaps
+    for masker in maskers:
+        data = masker.bytes(data)
+    all_lines = data.decode("utf-8", "replace").splitlines()
     cut, kept = all_lines[:-lines], all_lines[-lines:]
     reasons = [line for line in cut if _REASON.search(line)][:LOG_REASONS]
     return "\n".join([*reasons, *(["…"] if cut else []), *kept])
@@ -502,7 +533,7 @@ def _check_command(project: ProjectSpec, built: Built) -> None:
         hint=f"set by the caller and dropped for builds: {', '.join(moved)}"
         if moved
         else "does the package install it?",
-        log=last_lines(built.log) if built.log else "",
+        log=last_lines(built.log, maskers=[callers_masker()]) if built.log else "",
         server=server.name,
     )
 

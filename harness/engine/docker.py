@@ -49,6 +49,7 @@ __all__ = [
     "ExecResult",
     "Thing",
     "base_images",
+    "capacity",
     "credential_trouble",
     "image_fingerprint",
     "open_engine",
@@ -144,6 +145,17 @@ def probe() -> EngineProbe:
         )
     except Exception as error:  # a probe that fails is an answer
         return EngineProbe(available=False, cause=f"the Docker engine cannot be asked: {error!r}", endpoint=endpoint)
+
+
+def capacity() -> tuple[int, int]:
+    """Cores and bytes of memory that the engine has, 0 for what it does not say.
+
+    Raises:
+        Exception: There is no engine to ask.
+    """
+    info = _get(_socket_path(*_endpoint()), "/info")
+    cores, memory = info.get("NCPU"), info.get("MemTotal")
+    return (cores if isinstance(cores, int) else 0), (memory if isinstance(memory, int) else 0)
 
 
 def _endpoint() -> tuple[str, str]:
@@ -290,7 +302,7 @@ def _credentials(registry: str) -> dict[str, str]:
             said = (done.stdout + done.stderr).strip()
             if "credentials not found" in said.lower():
                 return {}
-            raise StackError(f"{broken}failed with exit code {done.returncode}", hint=hint, log=said[-2000:])
+            raise StackError(f"{broken}failed with exit code {done.returncode}", hint=hint, log=said)
         try:
             found = json.loads(done.stdout)
             return {"username": found["Username"], "password": found["Secret"], "serveraddress": key}

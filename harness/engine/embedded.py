@@ -29,7 +29,7 @@ from secrets import token_hex
 import anyio
 import anyio.to_thread
 
-from harness.engine.build import last_lines, run_logged
+from harness.engine.build import callers_masker, last_lines, run_logged
 from harness.engine.environment import build_environment, server_environment
 from harness.engine.mask import Masker, is_secret_name
 from harness.engine.provision import Standing, expanded, make_outputs, make_secrets, provision
@@ -170,7 +170,7 @@ class Embedded:
                     code = await run_logged(command, cwd=home, env=env, log=log)
         except TimeoutError:
             raise StackError(
-                f"backend {self._spec.name}: `{shown}` took over {INSTALL_TIMEOUT_S:g} s", log=last_lines(log_path)
+                f"backend {self._spec.name}: `{shown}` took over {INSTALL_TIMEOUT_S:g} s", log=self._said(log_path)
             ) from None
         except OSError as error:
             raise StackError(f"backend {self._spec.name}: `{shown}` could not be started: {error}") from None
@@ -178,9 +178,13 @@ class Embedded:
             raise StackError(
                 f"backend {self._spec.name}: `{shown}` ended with exit code {code}",
                 hint="is the package index reachable from here?",
-                log=last_lines(log_path),
+                log=self._said(log_path),
             )
         await anyio.to_thread.run_sync(partial(shutil.rmtree, home, ignore_errors=True))
+
+    def _said(self, log: Path) -> str:
+        """The end of what an installation said, without what the caller's variables or the stack name a secret."""
+        return last_lines(log, maskers=[self._masker, callers_masker()])
 
     # running
 

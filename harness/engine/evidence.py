@@ -156,6 +156,11 @@ class Attempt:
         return self.folder / f"{PROBE}-1.jsonl"
 
     @property
+    def state_probe(self) -> Path:
+        """The file for the transcript of the process that is sent a requestState that was changed."""
+        return self.folder / f"{PROBE}-2.jsonl"
+
+    @property
     def client(self) -> Path:
         """The file for the transcript of the comparing pass with the official client."""
         return self.folder / CLIENT_FILE

@@ -28,6 +28,7 @@ from harness.engine.mask import Masker, is_secret_name
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
 from harness.engine.stack import Stack
+from harness.engine.state import MAX_VALUES, Twist, must_not_be_repeated
 from harness.engine.stdio import Stdio, describe_code, elapsed_ms, open_stdio
 from harness.engine.suite import run_cases
 from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, TimedOut, WireSession
@@ -37,7 +38,7 @@ from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import CaseSpec, CommandSpec, ProfileSpec, ProjectSpec, Run
 from harness.model.progress import Progress, stage
 from harness.model.session import SessionSpec
-from harness.model.transcript import CommandRecord, Diagnostic, RunRecord
+from harness.model.transcript import UNKNOWN_NOTIFICATION, CommandRecord, Diagnostic, RunRecord, StepRef
 
 __all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one", "session_of"]
 
@@ -49,6 +50,7 @@ PROBE_WAIT_S = 1.0  # for what comes back to the broken line, where the server i
 PROBE_LEAST_S = 0.3  # the same, where it is quick
 PROBE_TIMES = 20  # how much longer than an answer may take what comes back
 PROBE_POLL_S = 0.02
+STATE_PROBE_S = 60.0  # for all cases that are run again with a requestState that was changed
 LOGS_S = 20.0  # for fetching the logs of the backends
 STDERR_LINES = 20
 BROKEN_LINE = b"#this line is no JSON#"  # not the beginning of any either: a reader of streams would wait for the rest
@@ -122,6 +124,9 @@ class _Bench:
     began: float
     count: int = 0
     restarts: int = 0
+    stateful: list[StepRef] = field(default_factory=list)  # steps in which a requestState came, in order
+    completed: frozenset[str] = frozenset()  # cases
+    annotations: dict[str, Any] = field(default_factory=dict)  # of the tools, by name, as they came
     _stdio: Stdio | None = None
     _session: WireSession | None = None
 
@@ -162,6 +167,7 @@ class _Bench:
         self._session = WireSession(
             self._stdio, era=self.run.key.era, answers=Answers(self.start.profile), zero=self.count == 1
         )
+        self._session.stateful = self.stateful
         self.state.client_capabilities = self._session.client_capabilities
         await self._open()
 
@@ -299,6 +305,7 @@ async def run_one(
     attempt: Attempt | None = None,
     probe: bool = False,
     elsewhere: Collection[str] = (),
+    states: bool = False,
 ) -> RunRecord:
     """One run from the start of its server to the written evidence.
 
@@ -310,6 +317,7 @@ async def run_one(
         attempt: Where in it the evidence goes; a new place without it.
         probe: Whether a further process is started at the end, to see what it answers to a line that is no JSON.
         elsewhere: Ids of commands that have run in the cell's other era.
+        states: Whether one is, where the server has given a requestState, to see what it does with a changed one.
     """
     began = time.monotonic()
     attempt = attempt or Attempt.create(evidence, run.key)
@@ -327,6 +335,8 @@ async def run_one(
         benches.append(bench)
         await _drive(bench, selected, values, progress)
         await _commands(bench, built, stack, scope, values, folder, elsewhere, progress)
+        if states and bench.stateful:
+            await _change_states(bench, selected, values, progress)
         if probe:
             await _aside(bench, progress)
         state.outcome = "finished"
@@ -366,7 +376,7 @@ async def _drive(
     with stage(progress, subject, "list"):
         await _list(bench)
     with stage(progress, subject, f"{len(selected)} {'case' if len(selected) == 1 else 'cases'}"):
-        await run_cases(bench, selected, values, call_timeout_s=server.call_timeout_s)
+        bench.completed = await run_cases(bench, selected, values, call_timeout_s=server.call_timeout_s)
     with stage(progress, subject, "stop server"):
         await bench.stop()
         bench.recorded()
@@ -511,7 +521,9 @@ async def _list(bench: _Bench) -> None:
     for method, key in wanted:
         for again in (True, False):
             try:
-                await session.list_all(method, key, timeout_s=timeout_s)
+                listing = await session.list_all(method, key, timeout_s=timeout_s)
+                if key == "tools":
+                    bench.annotations |= _annotations(listing.items)
                 break
             except (TimedOut, Died) as error:
                 await bench.restart(str(error))
@@ -519,6 +531,80 @@ async def _list(bench: _Bench) -> None:
                 aside = error.id == 0 if isinstance(error, TimedOut) else error.untouched
                 if not (again and aside):  # it was not the list that it failed at
                     break
+
+
+def _annotations(tools: list[Any]) -> dict[str, Any]:
+    named = [item for item in tools if isinstance(item, Mapping) and isinstance(item.get("name"), str)]
+    return {item["name"]: item.get("annotations") for item in named}
+
+
+class _Over(Exception):
+    """The process of a probe is gone."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Aside:
+    """One process on which a case runs for a probe; see `harness.engine.suite.Bench`."""
+
+    session: WireSession
+    recorder: Recorder
+    stdio: Stdio
+
+    @property
+    def dead(self) -> bool:
+        """Whether no answer can come from it any more."""
+        return bool(self.stdio.dead) or self.stdio.process.look()
+
+    async def restart(self, why: str) -> None:
+        """There is no other.
+
+        Raises:
+            _Over: Always.
+        """
+        raise _Over(why)
+
+
+async def _change_states(
+    bench: _Bench, selected: list[tuple[str, CaseSpec]], values: Mapping[str, Any], progress: Progress
+) -> None:
+    """Runs the first case in which a requestState came again, on a process of its own, with states that we changed.
+
+    It was run to its end before, and is with its cleanup; what is refused is not done at all.
+    """
+    refs = [ref for ref in bench.stateful if f"{ref.suite}/{ref.case}" in bench.completed and ref.phase == "step"]
+    if not refs:
+        return
+    ref = refs[0]
+    case = next(item for item in selected if (item[0], item[1].id) == (ref.suite, ref.case))
+    tool = case[1].steps[ref.index].target
+    twists = [Twist(kind="without"), Twist(kind="replaced"), Twist(kind="changed")]
+    twists += [Twist(kind="value", index=index) for index in range(MAX_VALUES)]
+    if must_not_be_repeated(bench.annotations.get(tool)):
+        twists.append(Twist(kind="replayed"))
+    server, key = bench.project.server, bench.run.key
+    recorder = bench.record_in(bench.attempt.state_probe)
+    try:
+        stdio = await bench.start.open(recorder, server.name)
+    except ServerError:
+        return
+    with stage(progress, f"{key.server} {key.backend} {key.era} {key.profile}", "changed request state"):
+        try:
+            session = WireSession(stdio, era=key.era, answers=Answers(bench.start.profile))
+            await session.open(timeout_s=server.start_timeout_s)
+            aside = _Aside(session=session, recorder=recorder, stdio=stdio)
+            with anyio.move_on_after(STATE_PROBE_S):
+                for twist in twists:
+                    session.twist = twist
+                    await run_cases(aside, [case], values, call_timeout_s=server.call_timeout_s)
+                    if twist.taken and twist.kind == "without":
+                        return  # it carries nothing
+        except (NotSpoken, Refused, TimedOut, Died, _Over):
+            return
+        finally:
+            with anyio.CancelScope(shield=True):
+                await stdio.stop(hurry=True)
+            if recorder.failed is not None:
+                raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
 
 
 async def _probe(bench: _Bench) -> None:
@@ -533,8 +619,12 @@ async def _probe(bench: _Bench) -> None:
     except ServerError:
         return
     try:
-        session = WireSession(stdio, era=bench.run.key.era, answers=Answers(bench.start.profile))
+        session = WireSession(stdio, era=bench.run.key.era, answers=Answers(bench.start.profile), zero=False)
         await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
+        session.notify(
+            "notifications/cancelled", {"requestId": "rollcall-unknown", "reason": "there is no such request"}
+        )
+        session.notify(UNKNOWN_NOTIFICATION)
         method = "server/discover" if session.era == "modern" else "ping"
         wait_s, began = PROBE_WAIT_S, time.monotonic()
         with suppress(TimedOut):  # an answered request whose id could be taken for the line's

@@ -43,6 +43,7 @@ TEARDOWN_S = 60.0
 BINDING_S = 5.0  # how long a running container may be without its published ports
 TELL_EVERY_S = 0.5
 LOG_TAIL_LINES = 40
+LOG_CHARS = 256 * 1024  # of the log of one error
 LOG_READ_LINES = 400  # masked before they are cut to so few
 REPOSITORY = "mcp-rollcall"
 
@@ -166,9 +167,8 @@ def _told(masker: Masker) -> Iterator[None]:
 
 
 def _masked(error: StackError, masker: Masker) -> StackError:
-    return StackError(
-        masker.text(error.message), hint=masker.text(error.hint), log=masker.text(error.log), server=error.server
-    )
+    log = masker.text(error.log)[-LOG_CHARS:]  # cut here and not where it came from: half a secret cannot be found
+    return StackError(masker.text(error.message), hint=masker.text(error.hint), log=log, server=error.server)
 
 
 async def _all(parts: Sequence[_DockerBackend | Embedded]) -> list[Standing]:

@@ -35,6 +35,7 @@ __all__ = [
     "LINES_LIMIT",
     "STDERR_TAIL_BYTES",
     "STDOUT_LIMIT_BYTES",
+    "STILL_S",
     "LineSplitter",
     "PipeClosed",
     "Stdio",
@@ -45,6 +46,7 @@ EXIT_DRAIN_S = 0.5  # how long after the exit its last words may take, while som
 CLOSED_S = 1.0  # how long a server may live on after it has closed its stdout
 EOF_S = 1.0
 STILL_S = 0.2  # bytes that came so short a time ago are still coming
+PAUSES = 3.0  # and so are those of a line that was silent so many times longer already, and went on
 READING_S = 0.5  # and what was read so short a time ago is still being read
 SAMPLE_S = 0.1
 COMMAND_CHARS = 500  # of an orphan's command
@@ -96,6 +98,7 @@ class Stdio:
         self._lines = 0
         self._bytes = 0
         self._came_at = 0.0  # when the last bytes of stdout came
+        self._pause_s = 0.0  # the longest pause so far within the line that is coming
         self._read_at = 0.0  # when the server was last seen to read, while bytes wait for it
         self._left = 0
         self._sampling = False
@@ -156,8 +159,12 @@ class Stdio:
 
     @property
     def coming(self) -> bool:
-        """Whether a line is coming at this moment: it is not at its end, and its last bytes are new."""
-        return bool(self._splitter.size) and time.monotonic() - self._came_at < STILL_S
+        """Whether a line is coming at this moment: it is not at its end, and its last bytes are new.
+
+        What is new depends on the line: one that trickles is not over because it pauses as it did before.
+        """
+        silent_s = time.monotonic() - self._came_at
+        return bool(self._splitter.size) and silent_s < max(STILL_S, PAUSES * self._pause_s)
 
     @property
     def unsent(self) -> int:
@@ -201,8 +208,12 @@ class Stdio:
         if self._splitter.cut or (self._stopping and self._lines >= LINES_LIMIT):
             return
         self._bytes += len(data)
-        self._came_at = time.monotonic()
+        now = time.monotonic()
+        if self._splitter.size:
+            self._pause_s = max(self._pause_s, now - self._came_at)
+        self._came_at = now
         for at, line in self._splitter.feed(data):
+            self._pause_s = 0.0
             self._lines += 1
             in_flight, after = self.traffic()
             self.recorder.received(line, at, "lf", in_flight, None if in_flight else after)

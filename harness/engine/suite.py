@@ -82,20 +82,23 @@ class _Case:
 
 async def run_cases(
     bench: Bench, cases: Sequence[tuple[str, CaseSpec]], values: Mapping[str, Any], *, call_timeout_s: float
-) -> None:
+) -> frozenset[str]:
     """Runs every case to its end, whatever becomes of the others.
 
     Args:
         values: Of the placeholders.
         call_timeout_s: For steps that say nothing themselves.
+    Returns:
+        Names ("suite/case") of those that were completed.
     Raises:
         ServerError: The server could not be started again.
     """
+    completed = set()
     for suite, case in cases:
         if bench.dead:
             await bench.restart(f"it ended before {suite}/{case.id}")
         deadline = time.monotonic() + case.timeout_s if case.timeout_s is not None else float("inf")
-        await _run_case(
+        how = await _run_case(
             _Case(
                 bench=bench,
                 suite=suite,
@@ -105,9 +108,13 @@ async def run_cases(
                 deadline=deadline,
             )
         )
+        if how == "completed":
+            completed.add(f"{suite}/{case.id}")
+    return frozenset(completed)
 
 
-async def _run_case(run: _Case) -> None:
+async def _run_case(run: _Case) -> str:
+    """How it ended."""
     run.bench.recorder.add(CaseStarted, suite=run.suite, case=run.case.id)
     run.bench.session.answers.begin()
     ended = False
@@ -136,6 +143,7 @@ async def _run_case(run: _Case) -> None:
                 end(how)
                 await run.bench.restart(f"cleanup of {run.suite}/{run.case.id} {after}")
         end(how)
+        return how
     except anyio.get_cancelled_exc_class():
         end("interrupted")
         raise

@@ -22,11 +22,12 @@ import anyio
 
 from harness import __version__
 from harness.engine.answers import Answers, Prompt, Question, Reply
+from harness.engine.state import Twist
 from harness.engine.stdio import PipeClosed, Stdio
 from harness.model.frame import message_in
-from harness.model.outcome import cut
+from harness.model.outcome import answer_of, cut
 from harness.model.plan import Action, Era
-from harness.model.transcript import Diagnostic, Prompted, StepRef
+from harness.model.transcript import STATE_PROBE, Diagnostic, Prompted, StepRef
 
 __all__ = [
     "DISCOVER_TIMEOUT_S",
@@ -165,6 +166,8 @@ class WireSession:
         capabilities: As the server declared them.
         prompts: What the server asked for, with what it got, in order; the last MAX_PROMPTS of them.
         notices: Its notifications, likewise.
+        stateful: The steps, as often as such an answer came, in which the server gave a `requestState`.
+        twist: What is done to the first `requestState` that comes; for probes.
     """
 
     def __init__(self, stdio: Stdio, *, era: Era, answers: Answers | None = None, zero: bool = True) -> None:
@@ -173,6 +176,8 @@ class WireSession:
         self.client_capabilities: dict[str, Any] = self.answers.capabilities
         self.prompts: deque[Prompt] = deque(maxlen=MAX_PROMPTS)
         self.notices: deque[Notice] = deque(maxlen=MAX_NOTICES)
+        self.stateful: list[StepRef] = []
+        self.twist: Twist | None = None
         self.answered = False
         self.server_info: Mapping[str, Any] = {}
         self.protocol = ""
@@ -405,6 +410,7 @@ class WireSession:
             params["arguments"] = arguments
         label = f"{method} {target}"
         more: Mapping[str, Any] = {}
+        twisted = False
         began = time.monotonic()
         whole = deadline - began
         limit = began + PROGRESS_TIMES * whole if limit is None else limit
@@ -430,7 +436,15 @@ class WireSession:
                 error.untouched = error.untouched and current == 1  # an earlier round was read
                 raise
             result = message.get("result")
-            if self.era != "modern" or not isinstance(result, Mapping) or result.get("resultType") != "input_required":
+            asked = (
+                self.era == "modern" and isinstance(result, Mapping) and result.get("resultType") == "input_required"
+            )
+            if twisted and self.twist is not None:  # nothing goes on with a call whose state was changed
+                self.twist.taken = not asked and not answer_of(action, message).is_error
+                return Final(message=message, round=current, problem="it was a probe" if asked else "")
+            if not asked or not isinstance(result, Mapping):
+                if self.twist is not None and self.twist.is_for_replay and "requestState" in more:
+                    await self._replay(method, {**params, **more}, label, left, step, current + 1)
                 return Final(message=message, round=current)
             answers, problem = await self._input(result, label, step)
             if count == INPUT_ROUNDS:
@@ -440,10 +454,31 @@ class WireSession:
                 return Final(message=message, round=current, problem=problem)
             more = {key: value for key, value in (("inputResponses", answers),) if value}
             if "requestState" in result:
-                more = {**more, "requestState": result["requestState"]}
+                if step is not None:
+                    self.stateful.append(step)
+                more, twisted = self._with_state(more, result["requestState"], step)
             if not answers:
                 await asyncio.sleep(STATE_ONLY_WAIT_S)
         raise AssertionError("unreachable")
+
+    def _with_state(self, more: Mapping[str, Any], state: Any, step: StepRef | None) -> tuple[Mapping[str, Any], bool]:
+        """What the next round sends: the state as it came, or twisted, and whether it is."""
+        changed = None if self.twist is None else self.twist.of(state)
+        if self.twist is None or changed is None:
+            return {**more, "requestState": state}, False
+        self.twist.used = True
+        self._recorder.add(Diagnostic, what=STATE_PROBE, detail=_dump(changed[1]), step=step)
+        return dict(more) if changed[0] is None else {**more, "requestState": changed[0]}, True
+
+    async def _replay(
+        self, method: str, params: Mapping[str, Any], label: str, timeout_s: float, step: StepRef | None, number: int
+    ) -> None:
+        """Sends a round that has been answered a second time."""
+        assert self.twist is not None
+        self.twist.used = True
+        self._recorder.add(Diagnostic, what=STATE_PROBE, detail=_dump({"kind": self.twist.kind}), step=step)
+        with suppress(TimedOut):
+            await self.request(method, params, label=label, timeout_s=timeout_s, step=step, number=number)
 
     async def list_all(self, method: str, key: str, *, timeout_s: float) -> Listing:
         """All pages of a list.

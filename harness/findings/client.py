@@ -32,6 +32,7 @@ _NOUNS = {
     "resources/list": "resources",
     "resources/templates/list": "resource templates",
 }
+NO_SCHEMA = "validity/input-schema"
 _TOOL_AT = re.compile(r"\btools\.(\d+)\b")
 
 
@@ -192,6 +193,8 @@ class _Look:
             nouns = " and no ".join(_NOUNS.get(method, method) for method in methods)
             page = f" beyond page {first.page - 1}" if first.page > 1 else ""
             tools = _tools_meant(first)
+            if NO_SCHEMA in self.told and _mind_missing_schemas_only(failures, tools):
+                continue
             names = [name for tool in tools if (name := _name(tool)) is not None]
             meant = f"; meant is {', '.join(names)}" if names else ""
             verb = "raises" if len(methods) == 1 else "raise"
@@ -346,6 +349,15 @@ def _tools_meant(failure: _Failure) -> list[Any]:
     listed = _items(result.get("tools")) if isinstance(result, Mapping) else []
     found = {int(index) for index in _TOOL_AT.findall(failure.saw.detail)}
     return [listed[index] for index in sorted(found) if index < len(listed)]
+
+
+def _mind_missing_schemas_only(failures: Sequence[_Failure], tools: Sequence[Any]) -> bool:
+    """Whether all that an exception minds is tools whose `inputSchema` is no object at all."""
+    detail = failures[0].saw.detail
+    places = [line for line in detail.splitlines() if line.startswith("tools.")]
+    meant = all(re.fullmatch(r"tools\.\d+\.inputSchema", line.strip()) for line in places)
+    faulty = all(isinstance(tool, Mapping) and not isinstance(tool.get("inputSchema"), Mapping) for tool in tools)
+    return bool(tools) and meant and faulty and detail.startswith(f"{len(places)} validation error")
 
 
 def _object(data: bytes) -> Mapping[str, Any] | None:

@@ -43,10 +43,12 @@ __all__ = [
     "Line",
     "Oddity",
     "Reply",
+    "asks",
     "is_input_required",
     "quote_id",
     "read_dialogue",
     "read_line",
+    "round_faults",
     "tool_in_label",
     "undeclared",
 ]
@@ -438,52 +440,75 @@ def is_input_required(result: Any) -> bool:
     return isinstance(result, Mapping) and result.get("resultType") == "input_required"
 
 
+def round_faults(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(pointer below the result, what) that keeps a client from answering a round."""
+    asked, state = result.get("inputRequests"), result.get("requestState")
+    if asked is None and state is None:
+        yield "", "neither inputRequests nor requestState"
+    if asked is not None and not isinstance(asked, Mapping):
+        yield "/inputRequests", "inputRequests is no object"
+    elif isinstance(asked, Mapping) and not asked and state is None:
+        yield "/inputRequests", "inputRequests is empty, and there is no requestState"
+    if state is not None and not isinstance(state, str):
+        yield "/requestState", "requestState is no text"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A request of the server's for something that the client has not declared (`missing`).
+    """What the server asks the client for.
 
     Attributes:
         line: Where it stands.
         exchange: The request of ours in whose course it came, if that is clear.
+        missing: What the client would have had to declare for it and has not, "" if nothing.
         pointer: JSON pointer to it inside the line, "" for the line itself.
+        pushed: A request of the server's own, and no round of `input_required`.
     """
 
     line: Line
     exchange: Exchange | None
     method: str
     params: Any
-    missing: str
+    missing: str = ""
     pointer: str = ""
+    pushed: bool = False
+
+    @property
+    def tool(self) -> str | None:
+        """The tool in whose course it came, if that is clear."""
+        called = self.exchange is not None and self.exchange.method == "tools/call"
+        return self.exchange.name if self.exchange is not None and called else self.line.tool
 
 
-def undeclared(dialogue: Dialogue) -> Iterator[Ask]:
-    """What the server asks the client for although the client did not declare it, pushed or by `input_required`."""
+def asks(dialogue: Dialogue) -> Iterator[Ask]:
+    """Everything that the server asks the client for, pushed or by `input_required`; `missing` by what was declared."""
     declared = dialogue.declared
     for line, message in dialogue.server_requests:
-        missing = _missing(str(message["method"]), message.get("params"), declared)
-        if missing:
-            exchange = line.flying[0] if len(line.flying) == 1 else None
-            method, params = str(message["method"]), message.get("params")
-            yield Ask(line=line, exchange=exchange, method=method, params=params, missing=missing)
+        exchange = line.flying[0] if len(line.flying) == 1 else None
+        method, params = str(message["method"]), message.get("params")
+        missing = _missing(method, params, declared)
+        yield Ask(line=line, exchange=exchange, method=method, params=params, missing=missing, pushed=True)
     for exchange in dialogue.exchanges:
         if exchange.reply is None or not is_input_required(exchange.result):
             continue
         asked = exchange.result.get("inputRequests")
         for key, request in sorted(asked.items()) if isinstance(asked, Mapping) else ():
             wanted = request.get("method") if isinstance(request, Mapping) else None
-            if not isinstance(wanted, str):
-                continue
-            missing = _missing(wanted, request.get("params"), declared)
-            if missing:
-                pointer = f"/result/inputRequests/{key.replace('~', '~0').replace('/', '~1')}"
-                yield Ask(
-                    line=exchange.reply.line,
-                    exchange=exchange,
-                    method=wanted,
-                    params=request.get("params"),
-                    missing=missing,
-                    pointer=pointer,
-                )
+            params = request.get("params") if isinstance(request, Mapping) else None
+            method = wanted if isinstance(wanted, str) else ""
+            yield Ask(
+                line=exchange.reply.line,
+                exchange=exchange,
+                method=method,
+                params=params,
+                missing=_missing(method, params, declared),
+                pointer=f"/result/inputRequests/{key.replace('~', '~0').replace('/', '~1')}",
+            )
+
+
+def undeclared(dialogue: Dialogue) -> Iterator[Ask]:
+    """What the server asks the client for although the client did not declare it."""
+    return (ask for ask in asks(dialogue) if ask.missing)
 
 
 def _missing(method: str, params: Any, declared: Mapping[str, Any]) -> str:
@@ -493,11 +518,16 @@ def _missing(method: str, params: Any, declared: Mapping[str, Any]) -> str:
         return ""
     if capability not in declared:
         return capability
-    modes = declared[capability]
-    if capability != "elicitation" or not isinstance(modes, Mapping) or not modes:
+    kinds = declared[capability]
+    kinds = kinds if isinstance(kinds, Mapping) else {}
+    params = params if isinstance(params, Mapping) else {}
+    if capability == "sampling":
+        wants = params.get("tools") is not None or params.get("toolChoice") is not None
+        return "sampling with tools" if wants and "tools" not in kinds else ""
+    mode = params.get("mode", "form")
+    if capability != "elicitation" or mode not in ("form", "url"):  # another mode is none at all
         return ""
-    mode = params.get("mode", "form") if isinstance(params, Mapping) else "form"
-    return "" if mode in modes else f"elicitation of mode {mode!r}"
+    return "" if mode in (kinds or {"form": {}}) else f"elicitation of mode {mode!r}"
 
 
 def tool_in_label(label: str) -> str | None:

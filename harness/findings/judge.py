@@ -12,6 +12,7 @@ from typing import Any
 
 from harness import errors
 from harness.findings.annotations import see_contradicted
+from harness.findings.asking import see_asking, see_notifications_met, see_states
 from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
 from harness.findings.commands import commands_of, see_commands, see_idle
@@ -240,21 +241,29 @@ _ENDS = {"failed": "failed", "interrupted": "was interrupted", "finished": "", "
 
 def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
     for view in ledger.views:
-        wire = [*see_wire(view), *see_handshake(view)]
+        wire = [*see_wire(view), *see_handshake(view), *_see_asked(view)]
         yield from wire
         lines = list(see_client_lines(view, {item.check for item in wire}))
         yield from lines
-        yield from see_client(view, {item.check for item in (*wire, *lines)})
+        lists = list(see_catalogue(view))
+        told = {item.check for item in lists if settings.level_of(item.check) == "error"}
+        yield from see_client(view, told | {item.check for item in (*wire, *lines)})
         yield from see_processes(view)
         yield from see_suites(view, ledger, settings)
         yield from see_commands(view)
-        yield from see_catalogue(view)
+        yield from lists
     if not any(own for _, own in ledger.obstacles):
         yield from see_idle(ledger.views)
     yield from see_listing(ledger, settings)
     yield from see_not_listed(ledger)
     yield from see_unknown(ledger)
     yield from see_looks(ledger)
+
+
+def _see_asked(view: RunView) -> Iterator[Seen]:
+    yield from see_asking(view)
+    yield from see_states(view)
+    yield from see_notifications_met(view)
 
 
 def _coverage(ledger: CellLedger, verdicts: Verdicts, parameters: CellParameters, costs: CellCosts) -> Coverage:

@@ -221,7 +221,8 @@ def _of_arguments(seen: Walk) -> Iterator[Hit]:
     for node in seen.nodes:
         schema = node.schema
         if not isinstance(schema, Mapping):
-            yield from _boolean(node)
+            if node is not seen.root:  # of a root that is no object validity/input-schema speaks
+                yield from _boolean(node)
             continue
         yield from _types(node, schema)
         keys = schema.keys()

@@ -14,15 +14,17 @@ from typing import Any, Literal
 
 import regex
 
+from harness.findings.ask_faults import ask_faults
 from harness.findings.frames import (
     TOO_DEEP,
     Dialogue,
     Exchange,
     Line,
+    asks,
     is_input_required,
     quote_id,
     read_dialogue,
-    undeclared,
+    round_faults,
 )
 from harness.findings.seen import quote_text, scrub
 from harness.model.checks import family_of
@@ -308,10 +310,22 @@ class _Attempts:
 
 
 def _step_uses(run: Run, dialogues: Iterable[Dialogue]) -> list[Use]:
-    asked: set[StepRef | None] = set()
+    asked: dict[StepRef | None, str] = {}
     found: dict[tuple[str, str, str, str, int], _Attempts] = {}
     for dialogue in dialogues:
-        asked |= {ask.exchange.sent.step for ask in undeclared(dialogue) if ask.exchange is not None}
+        modern = dialogue.era == "modern"
+        asked |= {
+            exchange.sent.step: "wire/malformed-request"
+            for exchange in dialogue.exchanges
+            if modern and is_input_required(exchange.result) and any(round_faults(exchange.result))
+        }
+        for ask in asks(dialogue):
+            if ask.exchange is None or (ask.pushed and modern):
+                continue
+            if ask.missing:
+                asked[ask.exchange.sent.step] = "wire/undeclared-request"
+            elif any(ask_faults(ask, modern=modern)):
+                asked.setdefault(ask.exchange.sent.step, "wire/malformed-request")
         for started, ended in dialogue.steps:
             ref = started.step
             within = dialogue.transcript.name if dialogue.outside else ""  # a test may be run again, in another process
@@ -327,10 +341,10 @@ def _step_uses(run: Run, dialogues: Iterable[Dialogue]) -> list[Use]:
     return [_blamed(_judge_step(run, attempts), asked) for attempts in found.values()]
 
 
-def _blamed(use: Use, asked: set[StepRef | None]) -> Use:
-    """A step that failed after the server had asked for what it may not ask for: that is the cause."""
+def _blamed(use: Use, asked: Mapping[StepRef | None, str]) -> Use:
+    """A step that failed after the server had asked for what it may not, or as it may not: that is the cause."""
     if use.fault == "suite/step-failed" and use.ref in asked:
-        return replace(use, fault="wire/undeclared-request", fallback="suite/step-failed")
+        return replace(use, fault=asked[use.ref], fallback="suite/step-failed")
     return use
 
 

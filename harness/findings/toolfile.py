@@ -95,7 +95,7 @@ def read_tool_file(data: bytes, *, name: str, server: str = "", source: str = ""
     found = _result_in(value, name)
     lines = _Lines(text)
     starts = dict(enumerate(map(lines.at, _starts(text, value))))
-    made = _made([found], server=server or _stem(name), source=source or name, lines=starts)
+    made = _made([found], server=server or _server_of(value) or _stem(name), source=source or name, lines=starts)
     around = [("", value)] if value is found else [("", value), ("/result", found)]
     twice = [
         _twice(None, pointer, key) for pointer, item in around if isinstance(item, _Twice) for key in item.repeated
@@ -363,6 +363,13 @@ def _made(
         remarks=tuple(remarks),
         lines=where,
     )
+
+
+def _server_of(value: Any) -> str:
+    """Whose contract a file is, "" if it is none."""
+    named = isinstance(value, Mapping) and isinstance(value.get("schema"), int)
+    server = value.get("server") if named else None
+    return server if isinstance(server, str) else ""
 
 
 def _stem(name: str) -> str:

@@ -284,9 +284,9 @@ def _no_reply(spot: _Spot) -> Iterator[Seen]:
 def _requests(spot: _Spot) -> Iterator[Seen]:
     """What the server asks the client for, against what the client declared."""
     for ask in undeclared(spot.dialogue):
-        exchange, line = ask.exchange, ask.line
-        called = exchange is not None and exchange.method == "tools/call"
-        tool = exchange.name if exchange is not None and called else line.tool
+        if ask.pushed and spot.dialogue.era == "modern":
+            continue  # no request may be pushed there: wire/pushed-request
+        line, tool = ask.line, ask.tool
         yield Seen(
             check="wire/undeclared-request",
             run=spot.view.run.key,

@@ -99,6 +99,45 @@ _ALL = (
                     "them, or that is of an unknown kind."),
     CheckSpec(id="wire/undeclared-request", severity="error", source="MCP client/elicitation",
               fires="The server asks the client for something that the client has not declared."),
+    CheckSpec(id="wire/pushed-request", severity="error", source="MCP basic/patterns/mrtr",
+              fires="A server of the modern era sends the client a request of its own, where it has to answer "
+                    "`input_required`."),
+    CheckSpec(id="wire/malformed-request", severity="error", source="MCP client/elicitation",
+              fires="The server asks the client for something in another shape than the specification has: no message, "
+                    "a mode that there is not, no URL, no requestedSchema, sampling without messages or maxTokens, "
+                    "`input_required` that says nothing."),
+    CheckSpec(id="wire/elicit-schema", severity="error", source="MCP client/elicitation#requested-schema",
+              fires="A form that is no flat object of texts, numbers, booleans and choices of texts: nested objects, "
+                    "`$ref`, other formats or types, a default of another type."),
+    CheckSpec(id="wire/elicit-empty", severity="error", source="ours",
+              fires="A form without any field: clients show nothing, and nothing can be accepted."),
+    CheckSpec(id="wire/elicit-secret", severity="error", source="MCP client/elicitation#user-interaction-model",
+              fires="A form with a field of free text that is called like a password, a key, a token of access or a "
+                    "card number; these take mode url."),
+    CheckSpec(id="wire/progress-token", severity="error", source="MCP basic/utilities/progress",
+              fires="Progress with a token that no request under way has given."),
+    CheckSpec(id="wire/late-progress", severity="warning", source="MCP basic/utilities/progress",
+              fires="Progress of a request that has been answered."),
+    CheckSpec(id="wire/progress-order", severity="warning", source="MCP basic/utilities/progress",
+              fires="Progress that does not increase from one notification to the next; clients take it."),
+    CheckSpec(id="wire/malformed-notification", severity="error", source="MCP server/utilities/logging",
+              fires="Progress without a token or a number, or a log notification without data or with a level that "
+                    "there is not."),
+    CheckSpec(id="wire/undeclared-log", severity="warning", source="MCP server/utilities/logging",
+              fires="Log notifications though the server has not declared `logging`; in the modern era, and then an "
+                    "error, though no request under way asked for any with `logLevel`."),
+    CheckSpec(id="wire/dead-after-cancel", severity="error", source="MCP basic/utilities/cancellation",
+              fires="A server that answers nothing any more after notifications/cancelled for a call of a step with "
+                    "`cancel_after_s`."),
+    CheckSpec(id="wire/notification-not-ignored", severity="error", source="MCP basic/utilities/cancellation",
+              fires="notifications/cancelled for an unknown request, or an unknown notification, is answered, or ends "
+                    "the server."),
+    CheckSpec(id="wire/request-state-changed", severity="warning", source="MCP basic/patterns/mrtr",
+              fires="A `requestState` that we have changed is taken, though the call needs one and reads it; an error "
+                    "where what we wrote into it comes back in the answer."),
+    CheckSpec(id="wire/request-state-replayed", severity="warning", source="MCP basic/patterns/mrtr",
+              fires="A tool that says it destroys and is not idempotent takes one consent, with one `requestState`, "
+                    "twice."),
     CheckSpec(id="client/tool-lost", severity="error", source="ours",
               fires="A tool that is in the raw tools/list and that the official client does not hand out."),
     CheckSpec(id="client/refused", severity="error", source="ours",

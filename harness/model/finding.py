@@ -25,6 +25,7 @@ __all__ = [
     "NotJudged",
     "Ran",
     "Report",
+    "Repository",
     "Severity",
     "ToolDetails",
     "ToolFate",
@@ -243,6 +244,29 @@ class CommandResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """One repository of a rollout, and what came of it.
+
+    Attributes:
+        name: As the list calls it; `server` is "" where its name could not be found out.
+        source: Where it comes from, as the list says it, and the commit that was taken ("" for a folder).
+        state: "done", or what kept it from that: "not-checked-out", "files", "timed-out", "ended", "interrupted",
+            "not-begun", "no-record".
+        verdict: Of it alone, with the exit code.
+        log: What it printed, relative to the evidence; "" where it did not come to that.
+    """
+
+    name: str
+    server: str
+    source: str
+    commit: str = ""
+    state: str
+    verdict: Verdict
+    exit: int
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """What the findings room gives: everything but errors that no evidence holds."""
 
@@ -256,6 +280,7 @@ class Judgement:
     excused: tuple[Excused, ...] = ()
     lowered: tuple[Lowered, ...] = ()
     listed: tuple[Listed, ...] = ()
+    repositories: tuple[Repository, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

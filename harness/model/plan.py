@@ -612,7 +612,13 @@ class Plan:
         """The project whose server has this name."""
         return next(project for project in self.projects if project.server.name == server)
 
-    def is_first(self, key: RunKey) -> bool:
-        """Whether a run is the first of its server in its era; what is done once for both is done in it."""
-        runs = (run.key for cell in self.cells for run in cell.runs)
-        return key == next((item for item in runs if (item.server, item.era) == (key.server, key.era)), None)
+    def is_first(self, key: RunKey, *, of_profile: bool = False) -> bool:
+        """Whether a run is the first of its server in its era; what is done once for both is done in it.
+
+        Args:
+            of_profile: The first of those with its profile.
+        """
+        for run in (run.key for cell in self.cells for run in cell.runs):
+            if (run.server, run.era) == (key.server, key.era) and (not of_profile or run.profile == key.profile):
+                return key == run
+        return False

@@ -30,6 +30,8 @@ __all__ = [
     "PROBE",
     "RUN_FILE",
     "SCHEMA",
+    "STATE_PROBE",
+    "UNKNOWN_NOTIFICATION",
     "Body",
     "CaseEnded",
     "CaseStarted",
@@ -40,6 +42,7 @@ __all__ = [
     "Evidence",
     "Exited",
     "Orphan",
+    "Prompted",
     "Received",
     "RunRecord",
     "Sent",
@@ -60,6 +63,8 @@ __all__ = [
 SCHEMA = 1
 INLINE_LIMIT_BYTES = 256 * 1024
 LINE_LIMIT_BYTES = 64 * 1024 * 1024  # one line of a server's stdout; longer is cut and the server stopped
+UNKNOWN_NOTIFICATION = "notifications/rollcall/unknown"  # sent to a probed process, which has to pass it over
+STATE_PROBE = "state-probe"  # the word of a diagnostic: what follows bears a requestState that we have changed
 PROBE = "probe"  # a transcript whose name begins so is judged only by its wrong replies
 OUTSIDE = "outside"  # a transcript whose name begins so was written by another process than the engine
 RUN_FILE = "run.json"
@@ -235,7 +240,8 @@ class Diagnostic(Event):
     "restarted", "capture-missing" (detail: name and pointer), "children" (processes of the server's that were alive
     when a request had no answer in time; detail: their commands), "shares-stdin" (those of them whose stdin is the
     server's), "closing" (we closed its stdin while a request was open), "not-read" (the server ended without reading
-    a request; detail: its label).
+    a request; detail: its label), "state-probe" (the next request bears a `requestState` that we have changed, left
+    out or used before; detail: JSON that says which).
 
     In the transcript of the comparing pass also "client" (which client), "client-log" (a warning of its log),
     "client-failed" (the pass could not be made, for no fault of the server's that is known) and "client-done" (the

@@ -191,6 +191,7 @@ _KEYS: dict[str, Callable[[Any], Any]] = {
     "excused": lambda x: (x.server, x.file, x.line or 0, x.subject, x.check),
     "lowered": lambda x: (x.server, x.family, x.file, x.line or 0),
     "listed": lambda x: (x.server, x.source),
+    "repositories": lambda x: (x.name,),
 }
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Literal
 
-from harness.model.finding import Finding, Report
+from harness.model.finding import Report
 from harness.report.escape import cut_bytes, visible
 from harness.report.groups import Group, groups_of
-from harness.report.text import headline, subject_of
+from harness.report.text import RERUNS, headline, subject_of
 
 __all__ = ["MESSAGE_BYTES", "to_annotations"]
 
@@ -32,17 +32,17 @@ def _lines(report: Report) -> Iterator[str]:
         yield _command("error", message, title=f"mcp-rollcall {failure.kind} error")
     if report.verdict == "partial":
         yield _command("warning", headline(report), title="mcp-rollcall partial")
-    for group in groups_of(judgement.findings):
-        for finding in group.findings[:1] if group.several else group.findings:
-            yield _finding(group, finding)
+    yield from map(_group, groups_of(judgement.findings))
 
 
-def _finding(group: Group, finding: Finding) -> str:
-    """One finding, or the first of many of a kind, with the places of all."""
+def _group(group: Group) -> str:
+    """One finding, or all that are one to a reader: with the places of all, or the names of all tools."""
+    finding = group.first
     about = f"{finding.server}: " if finding.server and finding.tool is not None else ""
-    subject = group.headline if group.several else subject_of(finding)
+    subject = group.headline if group.several else ", ".join(map(subject_of, group.findings))
     rows = "".join(f"\n{' '.join(part for part in row if part)}" for row in group.rows()) if group.several else ""
-    message = f"{about}{subject}: {finding.message}{rows}" + (f"\nrerun: {finding.rerun}" if finding.rerun else "")
+    reruns = list(dict.fromkeys(item.rerun for item in group.findings if item.rerun))
+    message = f"{about}{subject}: {group.words}{rows}" + "".join(f"\nrerun: {command}" for command in reruns[:RERUNS])
     return _command(finding.severity, message, title=finding.check, file=finding.file, line=finding.line)
 
 

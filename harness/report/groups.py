@@ -75,6 +75,17 @@ class Group:
         """Whether all of them have the same message, but for the tool's name at its beginning."""
         return len({_message(finding) for finding in self.findings}) == 1
 
+    @property
+    def words(self) -> str:
+        """What is said of all of them, or of the first; the kind is left out where the headline says it already."""
+        first, message = self.first, self.first.message
+        if self.several:
+            message = message.removeprefix(f"{self.kind}: ")
+        many = len(self.findings) > 1 and (not self.several or self.alike)
+        if many and first.tool and message.startswith(f"{first.tool} "):
+            message = f"each {message.removeprefix(first.tool).lstrip(' ')}"
+        return message
+
     def parts(self) -> Iterator[Group]:
         """Each finding by itself."""
         return (Group(findings=(finding,), kind=self.kind) for finding in self.findings)

@@ -24,6 +24,7 @@ from harness.model.finding import (
     NotJudged,
     Ran,
     Report,
+    Repository,
     ToolDetails,
     ToolFate,
 )
@@ -46,7 +47,9 @@ _PARTS: dict[str, type[Any]] = {
     "cases": CaseResult,
     "commands": CommandResult,
     "listed": Listed,
+    "repositories": Repository,
 }
+_LATER = ("repositories",)  # parts that are left out where there is nothing to say
 
 
 def to_json(report: Report) -> str:
@@ -60,6 +63,8 @@ def to_json(report: Report) -> str:
         "counts": dataclasses.asdict(tally(report)),
     }
     for name in _PARTS:
+        if name in _LATER and not getattr(report.judgement, name):
+            continue
         out[name] = [dataclasses.asdict(item) for item in getattr(report.judgement, name)]
     text = json.dumps(out, ensure_ascii=False, allow_nan=False, indent=2)
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
@@ -97,8 +102,8 @@ def from_json(text: str) -> Report:
 
 
 def _entries(data: dict[str, Any], name: str) -> Any:
-    """The entries of a part; commands are not in reports of earlier versions."""
-    return data.get(name, []) if name == "commands" else data[name]
+    """The entries of a part; some are not in every report, commands not in those of earlier versions."""
+    return data.get(name, []) if name in ("commands", *_LATER) else data[name]
 
 
 def published_schema() -> dict[str, Any]:

@@ -181,7 +181,7 @@ def _message(group: Group) -> str:
         return f"{about}{subject_of(finding)}: {visible(finding.message, keep=chr(10))}"
     rows = "".join(f"\n{' '.join(part for part in row if part)}" for row in group.rows())
     head = group.headline if group.several else ", ".join(map(subject_of, group.findings))
-    return f"{about}{head}: {visible(finding.message, keep=chr(10))}{rows}"
+    return f"{about}{head}: {visible(group.words, keep=chr(10))}{rows}"
 
 
 def _fingerprint(finding: Finding, *, group: bool) -> str:

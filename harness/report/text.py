@@ -159,13 +159,11 @@ def finding_lines(finding: Finding, *, paint: Paint, width: int, indent: str = "
 
 def group_lines(group: Group, *, paint: Paint, width: int, indent: str = "") -> Iterator[str]:
     """The places, what, evidence, source, rerun: all of a group but its heading."""
-    finding, several = group.first, len(group.findings) > 1
+    finding = group.first
     if group.several:
         yield from _places(group, width, indent)
-    message = finding.message
-    if several and finding.tool and message.startswith(f"{finding.tool} ") and (not group.several or group.alike):
-        message = f"each {message.removeprefix(finding.tool).lstrip(' ')}"
-    elif group.several and not group.alike:
+    message = group.words
+    if group.several and not group.alike:
         message = f"such as {subject_of(finding)}: {message}"
     yield from wrap(cut_bytes(message, MESSAGE_BYTES), width, first=indent, rest=indent)
     evidence = group.common() if group.several else finding.evidence

@@ -10,6 +10,7 @@ import pytest
 
 from harness.config.load import load
 from harness.config.problems import table_of
+from harness.config.rollout import read_rollout
 from harness.errors import HarnessError
 
 HERE = Path(__file__).parents[1] / "bad_config"
@@ -18,12 +19,18 @@ TARGETS = {
     "suite": "suites/things.toml",
     "backend": "backends/thing/backend.toml",
     "exemptions": "exemptions.toml",
+    "rollout": "rollout.toml",
 }
 BAD = sorted(path for path in HERE.iterdir() if path.suffix == ".toml" or path.is_dir())
 
 
 def said(root: Path) -> str:
     """What loading a project (or all projects in a folder) tells people."""
+    if (root / "rollout.toml").exists():
+        try:
+            read_rollout(root)
+        except HarnessError as error:
+            return f"exit {error.code}\n{error}\n"
     paths = [root] if (root / "harness.toml").exists() else sorted(path for path in root.iterdir() if path.is_dir())
     try:
         found = load(paths, base=root, catalogue=[root / "catalogue"], exemptions_beside=root)

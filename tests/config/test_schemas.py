@@ -20,6 +20,7 @@ FILES = {
     "suite": ("examples/*/suites/*.toml",),
     "backend": ("backends/*/backend.toml",),
     "exemptions": ("exemptions.toml", "examples/*/exemptions.toml"),
+    "rollout": ("rollout.toml",),
 }
 GOOD = [(kind, path) for kind, globs in FILES.items() for glob in globs for path in sorted(ROOT.glob(glob))]
 

@@ -59,7 +59,7 @@ def change(project, edit):
 def test_a_snapshot_of_the_evidence_is_kept_and_the_next_judging_is_clean(repository):
     done = repository.run("tools", "snapshot")
     assert done.code == 0, done.stderr
-    assert "wrote contract.json: 6 tool(s), 1 prompt(s), 1 resource(s) of good, the same in 4 run(s)" in done.stdout
+    assert "wrote contract.json: 6 tools, 1 prompt, 1 resource of good, from 4 runs, the same in all" in done.stdout
     assert 'write contract = "contract.json"' in done.stderr
     data = contract_of(repository)
     assert [item["name"] for item in data["tools"]] == ["add", "ask", "echo", "fail", "guarded", "slow"]
@@ -166,7 +166,7 @@ def test_a_real_run_of_a_server_that_drifted_fails_and_one_that_kept_its_contrac
     command = (sys.executable, "servers/drifted.py", "kept")
     done = project.run("tools", "snapshot", "--server", "drifted", "--", *command)
     assert done.code == 0, done.stderr
-    assert "2 tool(s)" in done.stdout
+    assert "2 tools" in done.stdout
     assert project.run("integration", *TODAY).code == 0
     project.write({"harness.toml": DRIFTED.format(how="breaking")})
     done = project.run("integration", *TODAY)

@@ -87,7 +87,7 @@ def test_prune_removes_false_and_stale_entries_and_nothing_else(repository):
     ]
     assert "false: echo was exercised after all (all/echoes)" in lines[0]
     assert "left exemptions.toml:13 good exercised todo — malformed" in done.stderr
-    assert done.stderr.splitlines()[-1] == "removed 4 of 6 exemption(s); left alone: 1 malformed"
+    assert done.stderr.splitlines()[-1] == "removed 4 of 6 exemptions; left alone: 1 malformed"
 
 
 def test_what_is_left_is_judged_as_before(repository):
@@ -159,7 +159,7 @@ def test_expired_entries_go_only_when_that_is_asked_for(repository):
     assert "removed 0 of 1" in done.stderr
     for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):
         done = repository.run("exemptions", "prune", "--today", "2026-12-02", env={"TZ": zone})
-        assert "removed 0 of 1 exemption(s); left alone: 1 expired" in done.stderr
+        assert "removed 0 of 1 exemption; left alone: 1 expired" in done.stderr
     done = repository.run("exemptions", "prune", "--expired", "--today", "2026-12-02")
     assert "removed 1 of 1" in done.stderr
     assert text_of(repository) == "schema = 1\n"
@@ -302,7 +302,7 @@ def test_propose_writes_what_is_missing_and_once_only(repository):
     }
     text = text_of(repository)
     assert text == 'schema = 1\n\n[good.exercised]\necho = ""\nfail = ""\nguarded = ""\nslow = ""\n'
-    assert "4 exemption(s)" in done.stderr
+    assert "proposed 4 exemptions; they are malformed" in done.stderr
     judged = repository.run("judge")
     assert judged.code == 1
     checks = [finding["check"] for finding in judged.report["findings"] if finding["check"].startswith("ex")]
@@ -350,6 +350,91 @@ def test_a_failed_only_tool_is_proposed_too(repository):
     repository.run("run")
     done = repository.run("exemptions", "propose")
     assert "good exercised echo — failed-only" in done.stdout
+
+
+LACKING_SERVER = """\
+import sys
+from raw import serve, text, tool
+both = tool("join", a="string", b="string")
+both["inputSchema"]["required"] = ["a"]
+bare = tool("bare")
+del bare["outputSchema"]
+serve(lambda name, arguments, message: text("done"), tools=[both, bare])
+sys.exit(3)
+"""
+LACKING_TOML = """\
+schema = 1
+[server]
+name = "lacking"
+command = ["python3", "${repo}/servers/lacking.py"]
+eras = ["handshake"]
+[suites]
+files = ["s.toml"]
+[checks]
+parameters = "require"
+"""
+LACKING_SUITE = """\
+schema = 2
+id = "s"
+[[case]]
+id = "c"
+[[case.step]]
+call = "join"
+arguments = { a = "x" }
+"""
+
+
+@pytest.fixture
+def lacking(project):
+    """A server with a fault for every check that takes an exemption; its exit code is a warning."""
+    files = {"harness.toml": LACKING_TOML, "s.toml": LACKING_SUITE, "servers/lacking.py": LACKING_SERVER}
+    done = project.with_servers().write(files).run("run")
+    assert done.code == 0, done.stderr
+    return project
+
+
+def test_every_check_that_takes_an_exemption_is_proposed(lacking):
+    done = lacking.run("exemptions", "propose")
+    assert done.code == 0, done.stderr
+    assert tomllib.loads(text_of(lacking))["lacking"] == {
+        "exercised": {"bare": ""},
+        "output-schema": {"bare": ""},
+        "parameters": {"join.b": ""},
+    }
+    said = [line.split(" lacking ")[1] for line in done.stdout.splitlines()]
+    assert said == [
+        "exercised bare — missing",
+        "parameters join.b — parameters/missing",
+        "output-schema bare — output-schema/missing",
+    ]
+    written = text_of(lacking).replace('""', '"this server is wrong on purpose"')
+    lacking.write({"exemptions.toml": written})
+    judged = lacking.run("judge")
+    assert judged.code == 0, judged.stdout
+    again = lacking.run("exemptions", "propose")
+    assert (again.stdout, again.stderr.splitlines()[-1]) == ("", "proposed 0 exemptions")
+
+
+def test_a_warning_gets_an_entry_only_where_its_check_is_named(lacking):
+    """It fails no run, and an entry without a reason would."""
+    assert "left lacking process/bad-exit * — process/bad-exit is a warning" in (
+        lacking.run("exemptions", "propose", "--dry-run").stderr
+    )
+    done = lacking.run("exemptions", "propose", "--check", "process/bad-exit")
+    assert done.stdout == "proposed exemptions.toml:4 lacking process/bad-exit * — process/bad-exit\n"
+    assert done.stderr == "proposed 1 exemption; it is malformed, and fails, until somebody writes its reason\n"
+    assert text_of(lacking) == 'schema = 1\n\n[lacking."process/bad-exit"]\n"*" = ""\n'
+    again = lacking.run("exemptions", "propose", "--check", "process/bad-exit")
+    assert "its entry is malformed: the reason is empty" in again.stderr
+    assert again.stdout == ""
+
+
+def test_a_check_that_takes_no_exemption_is_not_proposed(lacking):
+    done = lacking.run("exemptions", "propose", "--check", "output-schem")
+    assert done.code == 2
+    assert "--check: 'output-schem' is no check that takes an exemption" in done.stderr
+    assert "did you mean 'output-schema'?" in done.stderr
+    assert not (lacking.root / "exemptions.toml").exists()
 
 
 BACKEND = """\

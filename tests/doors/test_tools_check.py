@@ -421,6 +421,42 @@ def test_a_place_for_code_scanning_is_found_beside_the_command(good):
     assert physical["region"] == {"startLine": 2}
 
 
+def test_a_command_is_the_server_of_the_harness_toml_where_it_runs(good):
+    """Its name, not the one that the server gives itself: the entry that is asked for is the one that counts."""
+    good.write({"env.py": ENVIRONMENT_SERVER})
+    command = ("tools", "check", "--checks", "output-schema", "--env", "GIVEN", "--", "python3", "env.py")
+    done = good.run(*command, env={"GIVEN": "a b"})
+    assert done.code == 1, done.stdout
+    assert '[good.output-schema] "*"' in " ".join(done.stdout.split())
+    rerun = "mcp-rollcall tools check --checks output-schema --env GIVEN -- python3 env.py"
+    assert f"rerun     {rerun}\n" in done.stdout
+    good.write({"exemptions.toml": 'schema = 1\n[good.output-schema]\n"*" = "it gives its own environment away"\n'})
+    assert good.run(*command, env={"GIVEN": "a b"}).code == 0
+    good.write({"other/env.py": ENVIRONMENT_SERVER})
+    elsewhere = good.run("tools", "check", "--cwd", "other", "--format", "json", *command[2:4], "--", *command[-2:])
+    assert {(item["server"], item["rerun"]) for item in findings(elsewhere)} == {
+        ("env", "mcp-rollcall tools check --checks output-schema --cwd other -- python3 env.py")
+    }
+
+
+def test_a_harness_toml_that_is_not_finished_is_said_and_keeps_nothing_from_being_judged(good):
+    good.write({"env.py": ENVIRONMENT_SERVER, "harness.toml": 'schema = 1\n[server]\nname = "half-written"\n'})
+    done = good.run("tools", "check", "--format", "json", "--", "python3", "env.py")
+    assert {item["server"] for item in findings(done)} == {"half-written"}
+    assert "harness.toml cannot be used yet" in json.loads(done.stdout)["notes"][0]
+
+
+def test_the_rerun_line_shows_no_value_of_a_header_or_a_variable(project):
+    project.write({"env.py": ENVIRONMENT_SERVER, "a b.json": text_of(BROKEN)})
+    done = project.run(
+        "tools", "check", "--env", "GIVEN=s3same-open", "--format", "json", "a b.json", "--", "python3", "env.py"
+    )
+    assert {item["rerun"] for item in findings(done)} == {
+        "mcp-rollcall tools check --env GIVEN -- python3 env.py",
+        "mcp-rollcall tools check 'a b.json'",
+    }
+
+
 def test_a_command_leaves_nothing_behind(good):
     good.run("tools", "check", "--", sys.executable, "servers/ignores_stdin_close.py")
     left = [

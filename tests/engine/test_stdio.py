@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.engine.mask import Masker
 from harness.engine.record import Recorder
-from harness.engine.stdio import LineSplitter, PipeClosed, open_stdio
+from harness.engine.stdio import STILL_S, LineSplitter, PipeClosed, open_stdio
 from harness.model.transcript import parse_lines
 
 
@@ -69,6 +69,13 @@ def test_a_line_over_the_limit_is_cut_whether_its_end_has_come_or_not():
 
 
 # --- with processes -------------------------------------------------------------------------------
+
+PIECES = """
+import sys
+for line in sys.stdin:
+    sys.stdout.write({"piece": "xxxx", "end": "\\n"}[line.strip()])
+    sys.stdout.flush()
+"""
 
 
 @pytest.fixture
@@ -153,3 +160,31 @@ async def test_stopping_twice_gives_the_same_answer_and_one_record(start, events
     assert first.code == 7
     assert [event["e"] for event in events()].count("exited") == 1
     assert parse_lines("t", map(json.dumps, events())).complete
+
+
+@pytest.mark.anyio
+async def test_a_line_that_trickles_is_coming_for_as_long_as_it_paused_before(start):
+    """What a slow server is still saying is no broken line; the pauses here are ours, a piece for each line sent."""
+    stdio = await start(PIECES)
+
+    async def piece(word="piece"):
+        before = len(stdio.unfinished), stdio.line_count
+        stdio.send(word.encode())
+        with anyio.fail_after(60):
+            while (len(stdio.unfinished), stdio.line_count) == before:
+                await anyio.sleep(0.005)
+
+    try:
+        await piece()
+        await anyio.sleep(STILL_S + 0.1)
+        assert not stdio.coming  # nothing says that it is slow, and not at its end
+        await anyio.sleep(1.2)
+        await piece()
+        await anyio.sleep(STILL_S + 0.1)
+        assert stdio.coming
+        await piece("end")
+        await piece()
+        await anyio.sleep(STILL_S + 0.1)
+        assert not stdio.coming  # another line
+    finally:
+        await stdio.stop()

@@ -113,6 +113,34 @@ def test_a_list_that_the_client_refuses_is_one_finding_that_names_the_tool(t):
     assert finding.evidence["exception"].startswith("ValidationError: 1 validation error")
 
 
+NULL = "1 validation error for ListToolsResult\ntools.1.inputSchema\n  Input should be a dictionary [type=model_type]"
+ALSO = f"2{NULL[1:]}\ntools.0.outputSchema.type\n  Input should be 'object' [type=literal]"
+
+
+def nulled(t, detail, **more):
+    """What is said of a server whose tool `put` has an input schema that is null."""
+    tools = [dict(TOOLS["tools"][0], inputSchema={"type": "object"}), {"name": "put", "inputSchema": None}]
+    tape = t.Tape().start(tools).case("one").step("echo").step("put").done().stop()
+    look = Look(t).connected().ask("tools/list", {"tools": tools})
+    look.saw("tools/list", error="ValidationError", detail=detail)
+    return [check for check in t.checks(judged(t, look.end(), tape=tape, **more)) if check in NULL_CHECKS]
+
+
+NULL_CHECKS = ("client/refused", "validity/input-schema")
+
+
+def test_an_input_schema_that_is_no_object_is_told_once(t):
+    assert nulled(t, NULL) == ["validity/input-schema"]
+
+
+def test_where_that_finding_is_lowered_the_client_still_speaks(t):
+    assert sorted(nulled(t, NULL, checks=(("validity", "warning"),))) == sorted(NULL_CHECKS)
+
+
+def test_what_else_the_client_minds_is_told_beside_it(t):
+    assert sorted(nulled(t, ALSO)) == sorted(NULL_CHECKS)
+
+
 def test_lists_that_fail_alike_are_one_finding(t):
     detail = "1 validation error for {}\nttlMs\n  Field required [type=missing, input_value={{}}]"
     tape = t.Tape().start(("echo",), prompts=("p",)).case("one").step("echo").done().stop()

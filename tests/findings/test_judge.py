@@ -125,7 +125,7 @@ def test_a_lowered_family_turns_into_warnings_or_vanishes_and_is_listed_either_w
 
 def test_a_single_check_has_a_level_of_its_own_that_goes_before_its_familys(t):
     tape = t.Tape().start().case("one").step("echo").done()
-    tape.raw('{"jsonrpc": "2.0", "method": "notifications/message", "params": {"a": 1, "a": 2}}')
+    tape.raw('{"jsonrpc": "2.0", "method": "notifications/unknown", "params": {"a": 1, "a": 2}}')
     tape.stop(ended_by="term", waited_s=5.0)
     found = t.evidence(t.key(), tape)
 

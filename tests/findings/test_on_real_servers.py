@@ -20,6 +20,7 @@ from harness.findings.judge import judge
 from harness.model.checks import CHECKS
 from harness.model.contract import contract_from_json
 from harness.model.plan import (
+    AnswerSpec,
     CaseSpec,
     Cell,
     CheckSettings,
@@ -29,8 +30,10 @@ from harness.model.plan import (
     Plan,
     ProfileSpec,
     ProjectSpec,
+    RootSpec,
     Run,
     RunKey,
+    SampleSpec,
     ServerSpec,
     StepSpec,
 )
@@ -41,9 +44,10 @@ SERVERS = Path(__file__).parent.parent / "servers"
 LIMIT_S = 60.0
 
 
-def step(tool, arguments=None, *, timeout_s=None, unlisted=False, **expect):
+def step(tool, arguments=None, *, timeout_s=None, unlisted=False, cancel_after_s=None, **expect):
     place = Place(file="suites/s.toml", line=3)
     more = {"timeout_s": timeout_s, "unlisted": unlisted, "expect": ExpectSpec(**expect)}
+    more["cancel_after_s"] = cancel_after_s
     return StepSpec(action="call", target=tool, arguments=arguments or {}, place=place, **more)
 
 
@@ -212,6 +216,93 @@ MODERN = {
 }
 
 
+# what a client can be asked for, and what it answers
+WHOLE = ProfileSpec(
+    name="asking",
+    elicit="accept",
+    elicit_modes=("form", "url"),
+    answers=(AnswerSpec(message="^Sure", tool="confirm", fields=("confirm",), content={"confirm": True}),),
+    sampling=(SampleSpec(message="capital", text="Paris"),),
+    roots=(RootSpec(uri="file://${tmp}"),),
+)
+FORMS = ProfileSpec(name="forms", elicit="accept")
+TOLD = ProfileSpec(name="told", log_level="info", progress=True)
+PLAIN = ProfileSpec(name="plain")
+PROFILES = {item.name: item for item in (WHOLE, FORMS, TOLD, PLAIN)}
+FILLED = ('"ratio": 1', '"tags": ["a", "b"]', '"count": 4', '"color": "red"', '"size": "l"', '"sizes": ["s"]')
+ASKS = [
+    ECHO,
+    case("form", step("form", text_contains=FILLED, prompts=("Tell me all",))),
+    case("url", step("url", text_equals='{"action": "accept"}', prompts=("Log in",))),
+    case("sample", step("sample", text_contains=("Paris", "scripted"), prompts=())),
+    case("roots", step("roots", text_contains=("file:///",))),
+    case("confirm", step("confirm", text_contains=('{"confirm": true}',), prompts=("Sure?",))),
+]
+CANNOT = [
+    ECHO,
+    *(
+        case(f"no-{tool}", step(tool, is_error=True, text_contains=("cannot",), prompts=()))
+        for tool in ("url", "sample")
+    ),
+    *map(one, ("form", "confirm")),
+    case("no-roots", step("roots", is_error=True, text_contains=("cannot",))),
+]
+WRONG = {
+    "default": "elicit-schema",
+    "empty": "elicit-empty",
+    "format": "elicit-schema",
+    "list": "elicit-schema",
+    "mode": "malformed-request",
+    "nested": "elicit-schema",
+    "no_message": "malformed-request",
+    "no_schema": "malformed-request",
+    "no_tokens": "malformed-request",
+    "no_url": "malformed-request",
+    "ref": "elicit-schema",
+    "secret": "elicit-secret",
+}
+UNASKED = [ECHO, *map(one, ("form", "url", "sample", "roots", "confirm"))]
+WORK = [ECHO, one("work")]
+DELETE = [ECHO, case("delete", step("delete", {"path": "a"}, text_contains=("deleted",), prompts=("Delete it?",)))]
+SLOW = [case("slow", step("slow", cancel_after_s=0.1)), case("then", step("echo", {"text": "a"}, text_equals="a"))]
+# server and arguments, profile -> cases, what is found; in both eras
+ASKING = {
+    ("asks", "asking"): (ASKS, []),
+    ("asks", "forms"): (CANNOT, ["exercised/refused-only"] * 3),
+    ("asks broken", "asking"): ([ECHO, *map(one, WRONG)], sorted(f"wire/{check}" for check in WRONG.values())),
+    ("asks undeclared", "forms"): (UNASKED, ["wire/undeclared-request"] * 3),
+    ("notifies", "told"): (WORK, []),
+    ("notifies", "plain"): (WORK, []),
+    ("notifies early_token", "plain"): (WORK, ["wire/progress-token"]),
+    ("notifies early_token", "told"): (WORK, ["wire/progress-token"]),
+    ("notifies late", "told"): (WORK, ["wire/late-progress"]),
+    ("notifies falls", "told"): (WORK, ["wire/progress-order"]),
+    ("notifies no_number", "told"): (WORK, ["wire/malformed-notification"]),
+    ("notifies no_data", "told"): (WORK, ["wire/malformed-notification"]),
+    ("notifies level", "told"): (WORK, ["wire/malformed-notification"]),
+    ("notifies always", "plain"): (WORK, ["wire/undeclared-log"]),
+    ("minds_notifications", "plain"): ([ECHO], ["wire/notification-not-ignored"]),
+    ("minds_notifications ends", "plain"): ([ECHO], ["wire/notification-not-ignored"]),
+    ("cancels", "plain"): (SLOW, ["exercised/failed-only"]),
+    ("cancels answers", "plain"): (SLOW, ["exercised/failed-only"]),
+    ("cancels twice", "plain"): (SLOW, ["exercised/failed-only", "wire/duplicate-reply"]),
+    ("cancels dies", "plain"): (SLOW, ["process/crashed"]),
+    ("cancels deaf", "plain"): (SLOW, ["wire/dead-after-cancel"]),
+}
+# the same, in the modern era only
+STATES = {
+    "keeps_state": [],
+    "keeps_state reusable": [("wire/request-state-replayed", "warning")],
+    "keeps_state plain": [],
+    "keeps_state trusting": [("wire/request-state-changed", "error")],
+    "keeps_state parsing": [("wire/request-state-changed", "warning")],
+    "keeps_state unread": [],
+    "keeps_state ignored": [],
+    "asks pushed": [("wire/pushed-request", "error")] * 5,
+    "asks mute": [("wire/malformed-request", "error")],
+}
+
+
 def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), checks=(), contract=None, **settings):
     """The judgement of one real run of a fixture server."""
     profile = profile or ProfileSpec(name="plain")
@@ -260,6 +351,7 @@ def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), c
                 evidence=folder / "evidence",
                 progress=Silent(),
                 probe=plan.is_first(key),
+                states=plan.is_first(key, of_profile=True),
             )
 
     asyncio.run(go())
@@ -288,7 +380,8 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
 
 def test_every_fixture_server_is_driven():
     known = {path.stem for path in SERVERS.glob("*.py")} - {"raw", "open_inputs", "untrue_hints"}
-    driven = {name.partition(" ")[0] for name in (*TABLE, *MODERN)}
+    asked = (*(name for name, _ in ASKING), *STATES)
+    driven = {name.partition(" ")[0] for name in (*TABLE, *MODERN, *asked)}
     assert known - driven <= {"input_loop", "malformed_unanswered"}
 
 
@@ -298,6 +391,29 @@ def test_a_modern_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
     file, *arguments = name.split()
     judgement = drive(file, cases, tmp_path, era="modern", arguments=arguments)
     assert sorted(item.check for item in judgement.findings) == expected, show(judgement)
+    assert (judgement.errors, judgement.not_judged) == ((), ()), show(judgement)
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+@pytest.mark.parametrize(("name", "profile"), ASKING)
+def test_a_server_that_asks_or_tells_raises_its_own_finding_and_no_other(t, name, profile, era, tmp_path):
+    cases, expected = ASKING[name, profile]
+    file, *arguments = name.split()
+    judgement = drive(file, cases, tmp_path, era=era, profile=PROFILES[profile], arguments=arguments)
+    assert sorted(item.check for item in judgement.findings) == expected, show(judgement)
+    assert (judgement.errors, judgement.not_judged) == ((), ()), show(judgement)
+    failed = {item.case for item in judgement.cases if item.status != "passed"}
+    assert failed <= {"slow", "mode", "no_tokens", "no_url"} | (
+        {"url", "sample", "roots"} if "undeclared" in name else set()
+    )
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_request_state_that_is_believed_is_found_and_no_other(t, name, tmp_path):
+    file, *arguments = name.split()
+    cases = {"keeps_state": DELETE, "asks mute": [ECHO, one("no_reason")]}.get(file if file != "asks" else name, ASKS)
+    judgement = drive(file, cases, tmp_path, era="modern", profile=WHOLE, arguments=arguments)
+    assert sorted((item.check, item.severity) for item in judgement.findings) == STATES[name], show(judgement)
     assert (judgement.errors, judgement.not_judged) == ((), ()), show(judgement)
 
 

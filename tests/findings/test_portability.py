@@ -404,7 +404,7 @@ def test_whole_numbers_with_a_point_are_numbers() -> None:
     assert of({"type": "string", "maxLength": 5.0}) == []
 
 
-@pytest.mark.parametrize("value", [..., None, [], "object", 5])
+@pytest.mark.parametrize("value", [..., None, [], "object", 5, True, False])
 def test_a_tool_without_an_input_schema_is_said(value: Any) -> None:
     tool = {"name": "t"} if value is ... else {"name": "t", "inputSchema": value}
     assert [remark.check for remark in check_schemas(catalogue(tool))] == ["validity/input-schema"]

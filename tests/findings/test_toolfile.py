@@ -137,3 +137,10 @@ def test_any_bytes_are_a_catalogue_or_an_error_in_words(data):
         read_tool_file(data, name="a.json")
     except ConfigError as error:
         assert error.message.startswith("a.json")  # noqa: PT017
+
+
+def test_a_contract_is_of_the_server_that_it_names():
+    data = json.dumps({"schema": 1, "server": "notes-mcp", "tools": []}).encode()
+    assert read_tool_file(data, name="contract.json").catalogue.server == "notes-mcp"
+    data = json.dumps({"server": "notes-mcp", "tools": []}).encode()
+    assert read_tool_file(data, name="lists/other.json").catalogue.server == "other"

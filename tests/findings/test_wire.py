@@ -96,7 +96,7 @@ def test_every_bad_line_has_its_one_finding(t, line, check, word):
 
 @pytest.mark.parametrize("digits", ["1" * 5000, "1e400", "-0", "1.0"])
 def test_odd_numbers_are_json(t, digits):
-    line = f'{{"jsonrpc": "2.0", "method": "notifications/message", "params": {{"n": {digits}}}}}'
+    line = f'{{"jsonrpc": "2.0", "method": "notifications/unknown", "params": {{"n": {digits}}}}}'
     assert run(t, echo_between(t, line)).findings == ()
 
 
@@ -342,7 +342,7 @@ def probed(t, *lines, end="died"):
     [
         ('{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}', ""),
         ('{"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}}', ""),
-        ('{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": "x"}}', ""),
+        ('{"jsonrpc": "2.0", "method": "notifications/unknown", "params": {"level": "error", "data": "x"}}', ""),
         ('{"jsonrpc": "2.0", "id": 0, "error": {"code": -32700, "message": "x"}}', "wire/duplicate-reply"),
         ('{"jsonrpc": "2.0", "id": 1, "result": {}}', "wire/duplicate-reply"),
         ('{"jsonrpc": "2.0", "id": -1, "error": {"code": -32700, "message": "x"}}', "wire/unknown-id"),

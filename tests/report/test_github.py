@@ -21,8 +21,7 @@ def test_every_annotation_is_one_line(any_report, data):
     text = to_annotations(report)
     text.encode("utf-8")
     lines = text.splitlines()
-    groups = groups_of(report.judgement.findings)
-    expected = sum(1 if group.several else len(group.findings) for group in groups)
+    expected = len(groups_of(report.judgement.findings))
     expected += len(report.judgement.errors) + (report.verdict == "partial")
     assert len(lines) == expected
     assert all(SHAPE.fullmatch(line) for line in lines)
@@ -32,6 +31,23 @@ def test_newline_percent_comma_and_colon_are_escaped(make, report_of):
     found = make.finding("a,b:c", file="suites/x,y:z%.toml", line=3, message="a\nb 50%0A::x\r", server="s")
     (line,) = to_annotations(report_of(ran=[make.ran()], findings=[found])).splitlines()
     assert line == "::error file=suites/x%2Cy%3Az%25.toml,line=3,title=a%2Cb%3Ac::s: a%0Ab 50%250A::x%0D"
+
+
+def test_tools_of_which_the_same_is_said_are_one_annotation(make, report_of):
+    found = [
+        make.finding("exercised/missing", tool=tool, message=f"{tool} is listed and no call reached it", server="s")
+        for tool in ("get", "put")
+    ]
+    (line,) = to_annotations(report_of(ran=[make.ran()], findings=found)).splitlines()
+    assert line == "::error title=exercised/missing::s: get, put: each is listed and no call reached it"
+
+
+def test_a_kind_is_told_once(make, report_of):
+    more = {"message": "an open object: {} at a", "server": "s", "evidence": {"kind": "an open object"}}
+    found = [make.finding("strict/x", tool=tool, **more) for tool in ("get", "put")]
+    (line,) = to_annotations(report_of(ran=[make.ran()], findings=found)).splitlines()
+    assert line.count("an open object") == 1
+    assert "s: 2 tools: an open object: {} at a%0Aget%0Aput" in line
 
 
 @pytest.mark.parametrize("file", ["/abs/x.toml", "../x.toml", "C:\\x.toml", "\\\\host\\x"])

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from raw import ECHO, answer, messages, reply, send, text, tool
+from raw import ECHO, answer, messages, reply, text, tool
 
 kind = sys.argv[1] if len(sys.argv) > 1 else "silent"
 slow = []
@@ -27,5 +27,5 @@ for message in messages():
             os._exit(3)
         if kind == "deaf" and known:
             deaf.set()
-    elif not (method is None or send is None):
+    elif method is not None:
         answer(message, tools=[ECHO, tool("slow")], modern=True)

@@ -22,6 +22,7 @@ TOOLS[4]["inputSchema"]["properties"]["confirm_token"] = {
     "default": "",
 }
 TOOLS[0]["outputSchema"] = {"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]}
+TOOLS[1]["annotations"] = {"readOnlyHint": True}
 tokens, client = {}, {}
 
 

@@ -2,7 +2,11 @@
 
 from raw import serve
 
-FORM = {"mode": "form", "message": "Again?", "requestedSchema": {"type": "object", "properties": {}}}
+FORM = {
+    "mode": "form",
+    "message": "Again?",
+    "requestedSchema": {"type": "object", "properties": {"go_on": {"type": "boolean"}}},
+}
 
 
 def call(name, arguments, message):

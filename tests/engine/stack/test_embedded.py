@@ -349,6 +349,14 @@ async def test_packages_are_installed_once_and_a_half_made_venv_is_never_used(be
     assert [path for path in home.iterdir() if ".venv-" in path.name] == [venv]
 
 
+async def test_what_pip_said_is_masked_before_it_is_cut(bench, monkeypatch):
+    """Of the caller's variables that are named like secrets; the name of a package stands in for one here."""
+    monkeypatch.setenv("INDEX_TOKEN", "no-such-package-of-ours-4711")
+    error = await fails(bench, backend(bench, install=("--no-index", "no-such-package-of-ours-4711")))
+    assert "No matching distribution" in error.log
+    assert "of-ours" not in error.log
+
+
 async def test_an_installation_that_fails_shows_what_pip_said(bench):
     spec = backend(bench, install=("--no-index", "no-such-package-of-ours"))
     error = await fails(bench, spec)

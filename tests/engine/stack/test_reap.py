@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine.docker import open_engine
+from harness.engine.mark import bearing, mark_of
 from harness.engine.reap import reap
 from harness.engine.scope import LABEL, OWNER_FILE, PREFIX, boot_id, open_scope
 
@@ -141,7 +142,8 @@ def test_the_living_are_not_touched(tmpdir_of_ours, monkeypatch):
     with open_scope() as scope:
         helper = subprocess.Popen(["sleep", "99"], env={"HOME": str(scope.tmp / "home")})
         report = reap()
-        assert (report.removed, report.kept, report.failed) == ((), (), ())
+        assert (report.removed, report.failed) == ((), ())
+        assert mine(report.kept, scope.run) == []
         assert helper.poll() is None
         helper.kill()
         helper.wait()
@@ -162,6 +164,77 @@ def test_what_is_not_provably_dead_is_listed_with_a_command(tmpdir_of_ours, monk
     ]
     assert other.exists()
     assert torn.exists()
+
+
+SECRET = "k9f-v4x-q2m-77-zz"
+
+
+@pytest.mark.parametrize("cleared", [False, True], ids=["by its environment", "by its mark"])
+def test_a_process_whose_folder_is_gone_is_listed_and_stays(tmpdir_of_ours, monkeypatch, cleared):
+    """Nothing says any more that its invocation is over. Of its command nothing is shown that it calls a secret."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    folder = tmpdir_of_ours / f"{PREFIX}abcdefabcdef-x1"
+    home = str(folder / "server-1" / "home")
+    argv = ["sh", "-c", f"sleep 99; : {'.' * 180} {SECRET} redis://a:{SECRET[::-1]}@127.0.0.1"]
+    with bearing(mark_of(f"{folder}/server-1/")):
+        env = {} if cleared else {"HOME": home, "API_TOKEN": SECRET}
+        child = subprocess.Popen(argv, env=env | {"PATH": os.environ["PATH"]}, start_new_session=True)
+    try:
+        (item,) = [item for item in reap().kept if item.name.startswith(f"{child.pid} ")]
+        assert (item.kind, item.command) == ("process", f"kill {child.pid}")
+        assert item.why == "it is of an invocation whose folder is gone"
+        assert item.run == ("" if cleared else "abcdefabcdef")
+        assert len(item.name) < 220
+        if not cleared:
+            assert SECRET[:4] not in item.name
+        assert child.poll() is None
+        (folder / "server-1").mkdir(parents=True)  # of a run that lives, for all that can be told
+        (folder / OWNER_FILE).write_text(json.dumps({"run": "a", "boot": "another", "pid": 1, "started": "1"}))
+        assert not [item for item in reap().kept if item.name.startswith(f"{child.pid} ")]
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+AS_NOBODY = """
+import ctypes, os
+from harness.engine.reap import reap
+from harness.engine.scope import boot_id
+reap(dry_run=True), boot_id()  # what they import may be for root's eyes only
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: its own files in /proc are its own again
+report = reap()
+print([(item.kind, item.why, item.command) for item in report.failed], len(report.removed))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a process that another user may not end")
+def test_a_folder_stays_as_long_as_a_process_in_it_lives(monkeypatch):
+    parent = Path(tempfile.mkdtemp(prefix="reap-"))
+    folder = parent / f"{PREFIX}abcdefabcdef-x1"
+    over = subprocess.Popen(["true"])
+    over.wait()
+    (folder / "server-1").mkdir(parents=True)
+    owner = {"run": "abcdefabcdef", "boot": boot_id(), "pid": over.pid, "started": "1"}
+    (folder / OWNER_FILE).write_text(json.dumps(owner))
+    for path in (parent, folder, folder / "server-1", folder / OWNER_FILE):
+        os.chown(path, 65534, 65534)
+    with bearing(mark_of(f"{folder}/server-1/")):
+        child = subprocess.Popen(["sleep", "99"])
+    env = os.environ | {"TMPDIR": str(parent), "DOCKER_HOST": "unix:///nonexistent.sock"}
+    try:
+        done = subprocess.run([sys.executable, "-c", AS_NOBODY], env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        process = ("process", "it did not end", f"kill -9 {child.pid}")
+        kept = ("folder", f"it stays, or nothing would tell whose process {child.pid} is", "")
+        assert done.stdout == f"{[process, kept]} 0\n"
+        assert folder.exists()
+    finally:
+        child.kill()
+        child.wait()
+        shutil.rmtree(parent)
 
 
 @pytest.mark.docker
