@@ -1,6 +1,7 @@
 """The menu: `nox -l` lists it. `nox -s integration` does the main job, `nox -s tests` passes the tests."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,10 +17,27 @@ nox.options.sessions = ["lint", "types", "tests"]
 nox.options.error_on_missing_interpreters = True
 nox.options.default_venv_backend = "virtualenv"
 
+CHECKED_OUT = ("prometheus-mcp-server", "server-memory")  # by rollout.toml, from git repositories that are made here
+
+
+def origins(session: nox.Session) -> None:
+    """Local git repositories of two examples; equal files give equal commits, so that their builds are reused."""
+    env: dict[str, str | None] = dict.fromkeys(("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"))  # of a git hook
+    env |= {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
+    who = ["-c", "user.name=examples", "-c", "user.email=examples@example.org", "-c", "commit.gpgsign=false"]
+    for name in CHECKED_OUT:
+        folder = HERE / ".rollcall" / "origins" / name
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(HERE / "examples" / name, folder, ignore=shutil.ignore_patterns(".rollcall", "node_modules"))
+        for command in (["init", "-q", "-b", "main", "."], ["add", "-A"], ["commit", "-q", "-m", "as it is here"]):
+            session.run("git", "-C", str(folder), *who, *command, env=env, external=True, silent=True)
+
+
 register(
     projects=["examples"],
     default=["redis-mcp-server"],
     install=["-e", ".[pytest]"],  # some examples have tests in pytest
+    before_rollout=origins,
 )
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from bench.driver import ROOT
 
 PARTS = ("calls", "command", "lines", "ready", "recorded")
-# only when asked for: they take long, and are about leaks and not about time
-EXTRA = ("cycles", "api-cycles", "plugin-cycles")
+EXTRA = ("cycles", "api-cycles", "plugin-cycles", "fleet")  # only when asked for: they take long
 ROUNDS = 7
 OUT = ROOT / ".rollcall" / "bench.md"
 QUICK_ROUNDS = 1

@@ -167,6 +167,7 @@ def pruning(sub: argparse.ArgumentParser) -> None:
 
 
 def proposing(sub: argparse.ArgumentParser) -> None:
+    """What `exemptions propose` may be asked for."""
     sub.add_argument(
         "--check",
         action="append",

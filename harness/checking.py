@@ -10,10 +10,11 @@ from pathlib import Path
 from harness.config.problems import did_you_mean
 from harness.engine.guard import check_roots, check_targets
 from harness.engine.run import placed
+from harness.findings.exemptions import unknown_check
 from harness.model.placeholders import expand, names_in
 from harness.model.plan import Cell, ExemptionSpec, Plan, ProfileSpec, ProjectSpec
 
-__all__ = ["foreign_targets", "stale_servers"]
+__all__ = ["foreign_targets", "unknown_names", "unset_variables"]
 
 # They stand for what a stack would hand out; the judgement is about everything else.
 _PORT = 49151
@@ -22,14 +23,37 @@ _SECRET = "x" * 16
 _KNOWN = re.compile(r"address\.|port\.|secret\.|service\.|version$|dir$")
 
 
-def stale_servers(plan: Plan, entries: Sequence[ExemptionSpec]) -> list[str]:
-    """A sentence for every entry about a server that no file knows."""
-    return [
-        f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: there is no server {entry.server!r}; "
-        + did_you_mean(entry.server, plan.servers)
-        for entry in entries
-        if not entry.problems and entry.server not in plan.servers
-    ]
+def unknown_names(plan: Plan, entries: Sequence[ExemptionSpec]) -> list[str]:
+    """A sentence for every entry about a server that no file knows, or a check that there is not."""
+    out = []
+    for entry in entries:
+        head = f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: "
+        if entry.problems:
+            continue
+        if entry.server not in plan.servers:
+            out.append(f"{head}there is no server {entry.server!r}; {did_you_mean(entry.server, plan.servers)}")
+        elif (said := unknown_check(entry)) is not None:
+            out.append(head + said[1])
+    return out
+
+
+def unset_variables(plan: Plan) -> list[str]:
+    """A sentence for every variable of the caller's that a server is to get and that is not set here."""
+    found: dict[str, None] = {}
+    for cell in plan.cells:
+        project = plan.project_of(cell.server)
+        for run in cell.runs:
+            tables = (
+                (("server", "env"), project.server.env),
+                (("profiles", run.profile.name, "env"), run.profile.env),
+            )
+            for table, declared in tables:
+                for name, text in declared.items():
+                    place = project.places.get((*table, name), project.place)
+                    for used in names_in(text):
+                        if used.startswith("env.") and used.removeprefix("env.") not in os.environ:
+                            found[f"{place} [{'.'.join(table)}] {name}: ${{{used}}} is not set here"] = None
+    return list(found)
 
 
 def foreign_targets(plan: Plan) -> list[str]:

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import __version__, backends_door, rollout_commands
+from harness import __version__, backends_door, proxy_commands, rollout_commands
 from harness.arguments import (
     Parser,
     diffs,
@@ -109,6 +109,8 @@ def _joined(arguments: list[str]) -> list[str]:
             return [f"exemptions {word}", *rest]
         case ["rollout", word, *rest] if word in rollout_commands.WORDS:
             return [f"rollout {word}", *rest]
+        case ["evidence", word, *rest] if word in proxy_commands.WORDS:
+            return [f"evidence {word}", *rest]
         case ["backends", word, *rest] if not word.startswith("-"):
             return [f"backends {word}", *rest]
         case ["backends", *rest]:
@@ -245,6 +247,7 @@ def _parser() -> Parser:
         add(name, _backends, text, group)
     for name, run, text, groups in rollout_commands.COMMANDS:
         add(name, run, text, *groups)
+    proxy_commands.add_proxy_commands(commands, proxy=_proxy, show=_show, to_suite=_to_suite)
     add("reap", _reap, "remove what dead runs left behind", dry)
     add("doctor", _doctor, "what is here, and what would run how", selects, runtime)
     return parser
@@ -492,7 +495,7 @@ def _report(options: Options, outcome: Outcome, *, today: date, interrupted: str
 
 def _check(parsed: argparse.Namespace) -> int:
     from harness import integration
-    from harness.checking import foreign_targets, stale_servers
+    from harness.checking import foreign_targets, unknown_names, unset_variables
     from harness.report.groups import amount
 
     options = _options(parsed)
@@ -504,18 +507,23 @@ def _check(parsed: argparse.Namespace) -> int:
         amount(cases, "case"),
         amount(len(loaded.exemptions), "exemption"),
     ]
-    show(
-        f"{', '.join(counts)}: the files are well formed; {amount(len(runs), 'run')} planned\n"
-        + "".join(f"  {run.key}\n" for run in runs)
-    )
     found = [
         f"{entry.place} [{entry.server}.{entry.check}] {entry.subject}: {'; '.join(entry.problems)}"
         for entry in loaded.exemptions
         if entry.problems
     ]
-    found += stale_servers(plan, loaded.exemptions)
+    found += unknown_names(plan, loaded.exemptions)
     foreign = foreign_targets(plan)
-    for line in (*found, *foreign):
+    wrong = [amount(len(items), word) for items, word in ((found, "exemption"), (foreign, "target")) if items]
+    state = f"the files can be read, but {' and '.join(wrong)} will not do" if wrong else "the files are well formed"
+    probed = {(run.key.server, run.key.era) for run in runs if run.eras_probed}
+    both = len({server for server, _ in probed}) < len(probed)
+    show(
+        f"{', '.join(counts)}: {state}; {amount(len(runs), 'run')} planned"
+        + (", of which those in an era that a server does not speak are passed over\n" if both else "\n")
+        + "".join(f"  {run.key}\n" for run in runs)
+    )
+    for line in (*found, *foreign, *(f"note: {line}; a run needs it" for line in unset_variables(plan))):
         say(for_stderr(line))
     if foreign:
         raise ConfigError(
@@ -600,6 +608,43 @@ def _backends(parsed: argparse.Namespace) -> int:
     color, width = wants_color(os.environ, tty), terminal_width() if tty else 100
     with progress_log() as log:
         return backends_door.run(parsed, show=show, progress=log, color=color, width=width)
+
+
+def _proxy(_parsed: argparse.Namespace) -> int:
+    from harness.proxy import main as proxy
+
+    return proxy(sys.argv[2:])
+
+
+def _recorded(parsed: argparse.Namespace) -> list[Path]:
+    return [Path(place) for place in parsed.places] or [Path(".rollcall", "evidence")]
+
+
+def _show(parsed: argparse.Namespace) -> int:
+    from harness.evidence_tools import dialogues_in, show_json, show_text
+
+    found = dialogues_in(_recorded(parsed))
+    show(show_json(found) if parsed.format == "json" else show_text(found, base=Path.cwd()))
+    return 0
+
+
+def _to_suite(parsed: argparse.Namespace) -> int:
+    from harness.evidence_tools import dialogues_in, to_suite
+
+    suite = to_suite(dialogues_in(_recorded(parsed)), name=parsed.id)
+    if parsed.out is None:
+        show(suite.text)
+    else:
+        try:
+            with open(parsed.out, "x", encoding="utf-8") as file:
+                file.write(suite.text)
+        except FileExistsError:
+            raise ConfigError(f"{parsed.out} is there already", hint="choose another name, or remove it") from None
+        except OSError as error:
+            raise ConfigError(f"{parsed.out} cannot be written: {error.strerror}") from error
+    for line in suite.left_out:
+        say(for_stderr(f"left out: {line}"))
+    return 0
 
 
 def _plan(parsed: argparse.Namespace) -> int:

@@ -110,6 +110,14 @@ def prune(options: Options, *, today: date, expired: bool, dry_run: bool) -> Cha
         plans = [_plan_without(item, going) for item in plans]  # who repeated one that goes now stands alone
         judgements = [judge_evidence(options, item, Outcome(), today=today) for item in plans]
 
+    for entry in loaded.exemptions:
+        if _key(entry) not in places and entry.server not in plan.servers:
+            places[_key(entry)] = entry
+            why = (
+                _not_named(paths[entry.place.file], entry.server) or "the name of a server that is listed is not known"
+            )
+            staying[_key(entry)] = _Verdict(False, "of a server not named", why)
+
     contents: dict[Path, tuple[str, bytes, bytes]] = {}
     for file, path in paths.items():
         gone: list[EntryPath] = [key[1:] for key in going if key[0] == file]

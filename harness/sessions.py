@@ -63,8 +63,9 @@ def register(
     projects: Sequence[str | os.PathLike[str]] = (".",),
     default: Sequence[str] = (),
     install: Sequence[str] = (),
+    before_rollout: Callable[[nox.Session], None] | None = None,
 ) -> None:
-    """Registers the sessions build, integration, plan, run, judge, exemptions, backends, reap and doctor.
+    """Registers the sessions build, integration, plan, run, judge, exemptions, backends, rollout, reap and doctor.
 
     Args:
         projects: Folders with a harness.toml, or with folders that have one, relative to the noxfile.
@@ -73,12 +74,22 @@ def register(
         install: Arguments of `pip install` that bring mcp-rollcall into a virtual environment that the sessions share,
             made when it is not there and brought up to date when they or pyproject.toml change; without it the
             sessions use the interpreter that runs nox, which has it.
+        before_rollout: Called by the session `rollout` first, e.g. to make what the list names.
     """
     common = [f"--project={os.fspath(path)}" for path in projects]
     quick = [f"--default-server={name}" for name in default]
 
-    def add(name: str, doc: str, arguments: Sequence[str], *, words_first: bool = False) -> None:
+    def add(
+        name: str,
+        doc: str,
+        arguments: Sequence[str],
+        *,
+        words_first: bool = False,
+        first: Callable[[nox.Session], None] | None = None,
+    ) -> None:
         def body(session: nox.Session) -> None:
+            if first is not None:
+                first(session)
             command, *rest = arguments
             given = [*session.posargs, *rest] if words_first else [*rest, *session.posargs]
             _run(session, install, [command, *given])
@@ -110,6 +121,13 @@ def register(
         "The backends that can be had; `-- show NAME` has everything of one, `-- try NAME` stands it up.",
         ["backends", *common],
         words_first=True,
+    )
+    add(
+        "rollout",
+        "Many repositories, one pass, one report: those of rollout.toml; `-- plan`, `-- judge` and `-- merge` with it.",
+        ["rollout"],
+        words_first=True,
+        first=before_rollout,
     )
     add("reap", "Remove what dead runs left: containers, networks, volumes, processes, folders.", ["reap"])
     add("doctor", "What is here, and what would run how.", ["doctor", *common])

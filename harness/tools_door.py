@@ -364,7 +364,6 @@ def _home(read: Read, base: Path) -> Place | None:
 
 def _rerun(source: str | tuple[str, ...], asked: Asked) -> str:
     """The command that judges one source again, "" for standard input; values of headers and variables stay out."""
-    from harness.engine.http_list import shown_url
     from harness.tools_sources import STDIN
 
     if source == STDIN:
@@ -379,6 +378,8 @@ def _rerun(source: str | tuple[str, ...], asked: Asked) -> str:
         words += [word for name in how.env for word in ("--env", name)]
         words += ["--", *source]
     elif source.lower().startswith(("http://", "https://")):
+        from harness.engine.http_list import shown_url
+
         words += [word for name in how.headers for word in ("--header", f"{name}=…")]
         words.append(shown_url(source))
     else:

@@ -96,6 +96,13 @@ def test_nothing_heavy_is_imported_before_it_is_needed(arguments):
     assert not imported & heavy
 
 
+def test_what_tests_import_brings_neither_the_sdk_nor_docker_nor_a_test_runner():
+    code = "import harness.testing, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"mcp", "docker", "pytest", "jsonschema", "tomlkit", "pydantic", "httpx2", "rich", "nox", "requests"}
+    assert not heavy & set(done.stdout.split())
+
+
 def test_a_saved_list_is_judged_without_an_engine(tmp_path):
     """No process, no network: neither mcp nor docker, nor what talks HTTP or rewrites TOML."""
     (tmp_path / "tools.json").write_text('{"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}')

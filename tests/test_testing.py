@@ -171,3 +171,12 @@ def test_two_servers_are_closed_in_the_order_of_their_start():
     with pytest.raises(ServerClosed):
         second.call("echo", {"text": "no more"})
     assert set(threading.enumerate()) == before
+
+
+def test_what_is_shown_of_a_result_hides_secrets_and_the_result_does_not():
+    secret = "correct-horse-battery-staple"
+    with start_server(command("good"), era="modern", env={"API_TOKEN": secret}) as server:
+        result = server.call("echo", {"text": f"<{secret}>"})
+    assert result.text == f"<{secret}>"
+    assert secret not in repr(result)
+    assert repr(result).startswith("Result(text='<****")

@@ -95,6 +95,13 @@ def _name(part: str) -> str:
     return table_of((part,))
 
 
+_WHY = {  # what a reason is to say; of a process: "why it is so"
+    "exercised": "why it cannot be exercised",
+    "output-schema": "why it has none",
+    "parameters": "why no call uses it",
+}
+
+
 def _entry(document: Document, path: tuple[str, str, str], value: Any) -> Iterator[ExemptionSpec]:
     server, check, subject = path
     dotted = list(_dotted(path, value)) if isinstance(value, dict) else []
@@ -120,7 +127,7 @@ def _entry(document: Document, path: tuple[str, str, str], value: Any) -> Iterat
     expires = settings.get("expires")
     problems += _shape_problems(value, settings)
     if reason is not None and (said := placeholder(reason, subject)):
-        problems.append(f"{said}; say in a sentence why it cannot be exercised")
+        problems.append(f"{said}; say in a sentence {_WHY.get(check, 'why it is so')}")
     for name in texts(settings.get("backend")):
         if name and not _BACKEND.match(name):
             problems.append(f"backend: {quoted(name)} is neither name nor name@version, nor several joined by '+'")

@@ -33,7 +33,8 @@ class Loaded:
         neighbours: Servers that a rollout.toml beside such a file lists, but for those of `projects`: the file
             speaks of them too.
         broken: Names of the servers whose files have problems, where the others are taken all the same.
-        nameless: Whether the name of such a server is not known: its file cannot be read.
+        nameless: Whether the name of such a server is not known: its file cannot be read, or the list beside the
+            exemptions has it checked out from elsewhere.
     """
 
     projects: tuple[ProjectSpec, ...]
@@ -109,11 +110,13 @@ def load(
         raise NothingSelected(said, hint="a harness.toml needs [server] with name and command, and [suites]")
     ours = {project.server.name for project in projects}
     listed = {name for folder in {file.parent for file in seen} for name in _listed(folder)} if neighbours else set()
+    nameless = None in listed
     return Loaded(
         projects=tuple(projects),
         exemptions=tuple(entries),
         exemption_files=tuple(names),
-        neighbours=tuple(sorted(listed - ours)),
+        neighbours=tuple(sorted({name for name in listed if name is not None} - ours)),
+        nameless=nameless,
     )
 
 
@@ -161,7 +164,7 @@ def load_healthy(
         loaded,
         neighbours=tuple(sorted({*loaded.neighbours, *broken})),
         broken=tuple(sorted(broken)),
-        nameless=None in names,
+        nameless=loaded.nameless or None in names,
     ), problems
 
 
@@ -178,8 +181,11 @@ def load_backend(folder: Path, *, base: Path) -> BackendSpec:
     return backend
 
 
-def _listed(folder: Path) -> Iterator[str]:
-    """Names of the servers that the rollout list in a folder has by path; what cannot be read names nobody."""
+def _listed(folder: Path) -> Iterator[str | None]:
+    """Names of the servers of the rollout list in a folder; None for what is checked out from elsewhere.
+
+    What should be here and cannot be read names nobody.
+    """
     data = _toml(folder / "rollout.toml")
     defaults = data.get("defaults")
     common = defaults.get("harness") if isinstance(defaults, dict) else None
@@ -196,6 +202,8 @@ def _listed(folder: Path) -> Iterator[str]:
             server = _toml(file).get("server")
             if isinstance(server, dict) and isinstance(server.get("name"), str):
                 yield server["name"]
+        elif "path" not in entry:
+            yield None
 
 
 def name_in(path: Path) -> str | None:

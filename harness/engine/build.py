@@ -470,7 +470,9 @@ def _why_not(builds: Path, mark: str, project: ProjectSpec) -> str:
             return f"what it left in the working tree is gone: {', '.join(gone)}"
     if project.server.venv and not (builds / mark / "venv" / "bin" / "python").exists():
         return "the interpreter of its virtual environment is gone"
-    return "" if artefacts == _artefacts(project) else "what it made has changed since then"
+    if artefacts == _artefacts(project):
+        return ""
+    return "what it made, or what [server] command names, has changed since then"
 
 
 def _place(folder: Path) -> str:

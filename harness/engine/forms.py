@@ -11,11 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+import regex
+
 __all__ = ["MAX_FORM_CHARS", "MAX_FORM_DEPTH", "MAX_FORM_VALUES", "TOO_LARGE", "fill_form", "form_content"]
 
 MAX_FORM_VALUES = 10_000
 MAX_FORM_CHARS = 1_000_000
 MAX_FORM_DEPTH = 32
+MAX_PATTERN_CHARS = 1_000  # of a pattern that is tried, and of the texts that are
+PATTERN_S = 0.1
 TOO_LARGE = "form too large to fill"
 
 _FORMATS = {
@@ -27,6 +31,21 @@ _FORMATS = {
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
 _FILL = "x"
+_TRIED = (
+    "X",
+    "Xx",
+    "1",
+    "X1",
+    "x1",
+    "abc-1",
+    "1.0",
+    "1.0.0",
+    "127.0.0.1",
+    "+1 555 0100",
+    "#000000",
+    "/",
+    *_FORMATS.values(),
+)
 _MAX_BITS = 4096  # of an integer
 
 
@@ -190,13 +209,27 @@ def _array(field: Mapping[str, Any], room: _Room, depth: int) -> list[Any]:
 
 
 def _string(field: Mapping[str, Any], room: _Room) -> str:
-    form = field.get("format")
-    text = _FORMATS.get(form, _FILL) if isinstance(form, str) else _FILL
-    text += _FILL * (_size(field.get("minLength"), room.chars) - len(text))
-    most = field.get("maxLength")
-    text = text[: max(0, int(most))] if _is_number(most) else text
+    form, pattern = field.get("format"), field.get("pattern")
+    least, most = _size(field.get("minLength"), room.chars), field.get("maxLength")
+    begin = _FORMATS.get(form, _FILL) if isinstance(form, str) else _FILL
+    text = _sized(begin, least, most)
+    if isinstance(pattern, str) and len(pattern) <= MAX_PATTERN_CHARS and least <= MAX_PATTERN_CHARS:
+        tries = (_sized(item, least, most, item[-1]) for item in (begin, *_TRIED))
+        text = next((item for item in tries if _is_found(pattern, item)), text)
     room.take(chars=len(text))
     return text
+
+
+def _sized(text: str, least: int, most: Any, fill: str = _FILL) -> str:
+    text += fill * (least - len(text))
+    return text[: max(0, int(most))] if _is_number(most) else text
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    try:
+        return regex.search(pattern, text, timeout=PATTERN_S) is not None
+    except (TimeoutError, regex.error, ValueError, OverflowError, RecursionError):
+        return False
 
 
 def _number(field: Mapping[str, Any], *, whole: bool) -> float | int:

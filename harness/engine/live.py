@@ -330,7 +330,7 @@ class LiveServer:
         if final.problem:
             became("failed", "answered", f"no final answer: {final.problem}")
             raise self._failed(ToolError, f"{target} gave no final answer: {final.problem}", target, arguments)
-        result = result_of(answer, final.message)
+        result = result_of(answer, final.message, self._masker.text)
         if expect is None:
             bad = answer.is_error or bool(answer.problem) or looks_like_an_error(answer)
             became("failed" if bad else "succeeded", "answered")

@@ -685,6 +685,7 @@ def _values(
         raise ConfigError(
             f"{project.place}: {', '.join(f'${{env.{name}}}' for name in missing)} has no value: "
             f"the variable{'s are' if len(missing) > 1 else ' is'} not set",
+            hint="mcp-rollcall check says, before anything runs, where it is asked for",
             server=project.server.name,
         )
     if "port" in names:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.engine import choose
+from harness.engine.choose import entry_of
 from harness.engine.container import container_run
 from harness.engine.scope import Scope
 
-__all__ = ["entry_of", "is_interpreter", "is_servers", "make_shim", "proxy_command"]
+__all__ = ["is_interpreter", "make_shim", "proxy_command"]
 
 _INTERPRETERS = frozenset(
     [
@@ -25,6 +28,11 @@ _INTERPRETERS = frozenset(
         *("python", "ruby", "sh", "ts-node", "tsx", "uv", "uvx", "yarn"),
     ]
 )
+_ASK = {
+    "node": ("-p", "process.execPath"),
+    "python": ("-c", "import sys; print(sys.executable)"),
+}
+ASK_S = 20.0
 _ALWAYS = """\
 #!/bin/sh
 exec {proxy} -- {real} "$@"
@@ -59,7 +67,7 @@ def make_shim(
     real = command[0] if os.sep in command[0] else shutil.which(program, path=path)
     if real is None:
         return None
-    real = real if os.path.isabs(real) else str(cwd / real)
+    real = _behind(real if os.path.isabs(real) else str(cwd / real), program, cwd, path)
     proxy = proxy_command(session)
     if is_interpreter(program):
         entry = entry_of(command[1:], str(cwd))
@@ -68,7 +76,7 @@ def make_shim(
         text = _CHOOSES.format(
             word=shlex.quote(os.path.basename(entry[1])),
             python=shlex.quote(sys.executable),
-            shim=shlex.quote(os.path.abspath(__file__)),
+            shim=shlex.quote(os.path.abspath(choose.__file__)),
             cwd=shlex.quote(str(cwd)),
             real=shlex.quote(real),
             proxy_words=shlex.join([str(len(proxy)), *proxy]),
@@ -83,42 +91,23 @@ def make_shim(
     return folder
 
 
+def _behind(program: str, name: str, cwd: Path, path: str) -> str:
+    """The interpreter itself, where the program is a version manager's script: those change PATH for what they run."""
+    ask = _ASK.get(name.rstrip("0123456789."))
+    try:
+        with open(program, "rb") as file:
+            if ask is None or file.read(2) != b"#!":
+                return program
+        env = {**os.environ, "PATH": path}
+        done = subprocess.run(
+            [program, *ask], cwd=cwd, env=env, capture_output=True, text=True, timeout=ASK_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return program
+    found = done.stdout.strip()
+    return found if os.path.isabs(found) and os.access(found, os.X_OK) else program
+
+
 def is_interpreter(program: str) -> bool:
     """Whether a program runs others: only with the server's own words is it the server."""
     return program.rstrip("0123456789.") in _INTERPRETERS
-
-
-def entry_of(words: Sequence[str], cwd: str) -> tuple[str, str] | None:
-    """What an interpreter is to run: ("file", path), ("module", name) or ("word", word); None without any."""
-    for index, word in enumerate(words):
-        if word == "-m" and index + 1 < len(words):
-            return "module", words[index + 1]
-        if not word.startswith("-") and os.path.isfile(os.path.join(cwd, word)):
-            return "file", os.path.realpath(os.path.join(cwd, word))
-        if not word.startswith("-") and (index == 0 or not words[index - 1].startswith("-")):
-            return "word", word
-    return None
-
-
-def is_servers(words: Sequence[str], cwd: str, command: Sequence[str], command_cwd: str) -> bool:
-    """Whether an interpreter was given what the server's command gives it to run."""
-    wanted = entry_of(command, command_cwd)
-    return wanted is not None and entry_of(words, cwd) == wanted
-
-
-def _main(words: list[str]) -> None:
-    """Becomes the proxy or the real program.
-
-    The words: folder, real program, how many words the proxy has, these, `--`, the server's, `--`, those given.
-    """
-    command_cwd, real, count, *rest = words
-    proxy, rest = rest[: int(count)], rest[int(count) + 1 :]
-    at = rest.index("--")
-    command, given = rest[:at], rest[at + 1 :]
-    if is_servers(given, os.getcwd(), command, command_cwd):
-        os.execv(proxy[0], [*proxy, "--", real, *given])
-    os.execv(real, [real, *given])
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1:])

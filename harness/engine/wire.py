@@ -354,6 +354,10 @@ class WireSession:
         after = None if cancel_after_s is None else self._loop.call_later(cancel_after_s, self._cancel, key)
         try:
             return await future
+        except asyncio.CancelledError:  # whoever asked has gone; an answer may come yet, and is nobody's
+            if method not in ("initialize", "server/discover"):
+                self.notify("notifications/cancelled", {"requestId": key, "reason": "the caller has gone"})
+            raise
         finally:
             clock.timer.cancel()
             if after is not None:

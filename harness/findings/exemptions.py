@@ -24,7 +24,7 @@ from harness.model.choices import cell_names, known_names
 from harness.model.finding import Excused, Finding, NotJudged
 from harness.model.plan import ERAS, ExemptionSpec, Plan, ProjectSpec, RunKey
 
-__all__ = ["EVERY", "Verdicts", "judge_exemptions", "left_out"]
+__all__ = ["EVERY", "Verdicts", "judge_exemptions", "left_out", "unknown_check"]
 
 OUTPUT_SCHEMA, PARAMETERS = "output-schema", "parameters"
 EVERY = "*"  # the subject that stands for every tool of a server, where none has what the check asks for
@@ -171,6 +171,25 @@ def _duplicates(entries: Sequence[ExemptionSpec], judge: _Judge) -> set[int]:
     return repeats
 
 
+def unknown_check(entry: ExemptionSpec) -> tuple[str, str] | None:
+    """What is wrong with the check that an entry names, if anything: the id of the finding and its message."""
+    checks = exemptable()
+    if entry.check in checks:
+        return None
+    by_id = next((name for name, ids in checks.items() if entry.check in ids), None)
+    if by_id is not None:
+        return "exemption/malformed", f"the check is written {by_id!r}, not {entry.check!r}; it excuses nothing"
+    if entry.check in CHECKS or entry.check in FAMILIES:
+        family = entry.check.partition("/")[0]
+        return (
+            "exemption/malformed",
+            f"{entry.check} takes no exemption; the family {family} can be lowered under [checks] in harness.toml",
+        )
+    known = sorted(checks)
+    head = f"there is no check {entry.check!r} in this version{nearest(entry.check, known)}"
+    return "exemption/stale", f"{head}; these can be excused: {', '.join(known)}"
+
+
 class _Judge:
     """Judges one entry after the other."""
 
@@ -246,8 +265,8 @@ class _Judge:
         if entry.problems:
             self.finding("exemption/malformed", entry, f"{'; '.join(entry.problems)}; the entry excuses nothing")
             return
-        if entry.check not in self.checks:
-            self._unknown_check(entry)
+        if (said := unknown_check(entry)) is not None:
+            self.finding(said[0], entry, said[1])
             return
         if entry.server not in self.plan.servers:
             hint = nearest(entry.server, self.plan.servers)
@@ -280,28 +299,6 @@ class _Judge:
             self._of_parameter(entry, scope, ledgers, expired)
         else:
             self._of_tool(entry, scope, ledgers, expired)
-
-    def _unknown_check(self, entry: ExemptionSpec) -> None:
-        known = sorted(self.checks)
-        by_id = next((name for name, ids in self.checks.items() if entry.check in ids), None)
-        if by_id is not None:
-            self.finding(
-                "exemption/malformed", entry, f"the check is written {by_id!r}, not {entry.check!r}; it excuses nothing"
-            )
-        elif entry.check in CHECKS or entry.check in FAMILIES:
-            family = entry.check.partition("/")[0]
-            self.finding(
-                "exemption/malformed",
-                entry,
-                f"{entry.check} takes no exemption; the family {family} can be lowered under [checks] in harness.toml",
-            )
-        else:
-            hint = nearest(entry.check, known)
-            self.finding(
-                "exemption/stale",
-                entry,
-                f"there is no check {entry.check!r} in this version{hint}; these can be excused: {', '.join(known)}",
-            )
 
     def _scope(self, entry: ExemptionSpec, ledgers: Sequence[CellLedger]) -> list[CellLedger] | None:
         """The cells that an entry speaks of; None where all its backends are gone, which is reported."""

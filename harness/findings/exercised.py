@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -221,7 +221,7 @@ def see_absence(
                 "failed-only": f"{tool} was called {_times(uses)}{where} and never as asked "
                 f"(exercised = {settings.exercised!r}): {_reasons(uses)}",
                 "refused-only": f"{tool} was called {_times(uses)}{where}, and the only good answers are refusals that "
-                "the suite expects; let it succeed once, or excuse it",
+                f"the suite expects{_intended_success(ledger, tool, uses)}; let it succeed once, or excuse it",
             }[fate]
             yield Seen(
                 check=f"exercised/{fate}",
@@ -276,10 +276,23 @@ def _intended(ledger: CellLedger, tool: str, others: Sequence[Cell]) -> str:
     return ""
 
 
-def _caller(runs: Iterable[Run], tool: str) -> tuple[CaseSpec, str] | None:
-    """The first case that is to call a tool, and how its step is called."""
+def _intended_success(ledger: CellLedger, tool: str, uses: Sequence[Use]) -> str:
+    """Which case would have called it for a success, had it come that far."""
+    came = {use.case for use in uses if use.case}
+    planned = _caller([view.run for view in ledger.views], tool, without=came)
+    return f" ({planned[1]} would have called it too, but it did not come to that)" if planned else ""
+
+
+def _caller(runs: Iterable[Run], tool: str, *, without: Collection[str] = ()) -> tuple[CaseSpec, str] | None:
+    """The first case that is to call a tool, and how its step is called.
+
+    Args:
+        without: Cases, as `suite/case`, that are passed over.
+    """
     for run in runs:
         for suite, case in run.cases:
+            if f"{suite}/{case.id}" in without:
+                continue
             for phase, steps in (("step", case.steps), ("cleanup step", case.cleanup)):
                 for index, step in enumerate(steps):
                     if step.action == "call" and step.target == tool and not step.unlisted:

@@ -367,6 +367,9 @@ def _errors(
             found = by_key.get(run.key)
             if found is None:
                 continue
+            if run.key in views:
+                for failure in _refused(views[run.key]):
+                    out.setdefault((failure.server, failure.kind, failure.message), failure)
             for failure in _failures(found, views.get(run.key), shown):
                 out.setdefault((failure.server, failure.kind, failure.message), failure)
             if found.record.outcome == "not-spoken" and not run.eras_probed:
@@ -408,6 +411,21 @@ def _failures(found: Evidence, view: RunView | None, shown: set[tuple[str, str]]
             hint=hint,
             log=item.get("log", ""),
         )
+
+
+def _refused(view: RunView) -> Iterator[HarnessFailure]:
+    """Servers that a suite of somebody's own would have pointed elsewhere, and that the guard did not let start."""
+    for dialogue in view.dialogues:
+        for note in dialogue.diagnostics:
+            if note.what == "refused" and dialogue.outside:
+                yield HarnessFailure(
+                    kind=errors.ConfigError.kind,
+                    code=errors.ConfigError.code,
+                    server=view.run.key.server,
+                    message=f"a server that a test command would have started was not started:\n{note.detail}",
+                    hint="a server may only be pointed at the stack of its run, which the command finds in "
+                    "ROLLCALL_BACKEND_<ROLE>_<OUTPUT>",
+                )
 
 
 def _start_cause(view: RunView) -> str:

@@ -18,7 +18,7 @@ from harness.findings.ledger import CellLedger
 from harness.findings.remark import Remark, table_of
 from harness.findings.seen import Seen
 from harness.findings.steps import RunView, Use, place_of_use
-from harness.model.bounded import BudgetExceeded, InvalidSchema, Prepared
+from harness.model.bounded import BudgetExceeded, InvalidSchema, Prepared, prepared
 from harness.model.catalogue import Catalogue, ToolDef
 from harness.model.outcome import answer_of, cut_json
 from harness.model.plan import RunKey
@@ -120,7 +120,7 @@ def _declared(catalogue: Catalogue, tool: ToolDef) -> Iterator[Remark]:
     if not isinstance(schema, Mapping):
         return
     try:
-        Prepared(schema)
+        prepared(schema)
     except InvalidSchema as error:
         yield Remark(
             check="output-schema/invalid",
@@ -333,7 +333,7 @@ class _Schemas:
                 text = f"at {id(schema)}"
             if text not in self.by_text:
                 try:
-                    self.by_text[text] = Prepared(schema)
+                    self.by_text[text] = prepared(schema)
                 except BudgetExceeded as error:
                     self.by_text[text] = error
             self.known[id(schema)] = (schema, self.by_text[text])  # the schema is kept, so that its id stays its own

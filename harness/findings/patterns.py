@@ -24,6 +24,9 @@ _FOREIGN_ESCAPES = {
     "K": "a PCRE reset; in ECMA-262 the letter K, or an error",
     "X": "a grapheme in PCRE; in ECMA-262 the letter X, or an error",
 }
+_SETS = "dDsSwWpP"  # escapes that stand for many characters
+_KNOWN_ESCAPES = frozenset(_SETS + "fnrtv" + "^$\\.*+?()[]{}|/")  # with the flag u
+_HEX = frozenset("0123456789abcdefABCDEF")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class PatternFacts:
         back: A back-reference.
         foreign: A construct of another engine than ECMA-262's; `foreign_is` says what it is.
         unicode: A Unicode property class.
+        loose: What ECMA-262 reads without its flag u and refuses with it; `loose_is` says what it is.
         anchored: It begins with ^ and ends with $.
     """
 
@@ -46,6 +50,8 @@ class PatternFacts:
     foreign: str = ""
     foreign_is: str = ""
     unicode: str = ""
+    loose: str = ""
+    loose_is: str = ""
     anchored: bool = False
 
 
@@ -89,6 +95,8 @@ class _Scan:
             else:
                 if char == "$":
                     self.dollar = self.at
+                elif char in "{}]":
+                    self.note("loose", char, "a bracket that opens or closes nothing, and is not escaped")
                 self.repeatable = char not in "^$|"
                 self.at += 1
         if self.open > 0:
@@ -97,11 +105,16 @@ class _Scan:
     def escape(self, *, in_class: bool) -> None:
         following = self.text[self.at + 1 : self.at + 2]
         quote = self.text[self.at : self.at + 2]
+        length = 2
+        if following and following in "pPu" and self.text[self.at + 2 : self.at + 3] == "{":
+            end = self.text.find("}", self.at, self.at + 64)
+            length = end + 1 - self.at if end > 0 else 2
+        if not self.is_strict(following, in_class=in_class):
+            self.note("loose", quote, f"an escape of {following}, which needs none or means something else elsewhere")
         if not following:
             self.note("broken", "it ends in a lone backslash")
         elif following in "pP" and self.text[self.at + 2 : self.at + 3] == "{":
-            end = self.text.find("}", self.at, self.at + 64)
-            self.note("unicode", self.text[self.at : end + 1] if end > 0 else quote)
+            self.note("unicode", self.text[self.at : self.at + length])
         elif not in_class and following.isascii() and following.isdigit() and following != "0":
             self.note("back", quote)
         elif not in_class and following == "k" and self.text[self.at + 2 : self.at + 3] in ("<", "'", "{"):
@@ -109,7 +122,41 @@ class _Scan:
         elif not in_class and following in _FOREIGN_ESCAPES:
             self.note("foreign", quote, _FOREIGN_ESCAPES[following])
         self.repeatable = following not in ("b", "B")
-        self.at += 2
+        self.at += length
+
+    def is_strict(self, following: str, *, in_class: bool) -> bool:
+        """Whether the escape that begins here is one with the flag u too."""
+        rest = self.text[self.at + 2 : self.at + 6]
+        match following:
+            case "p" | "P":
+                return rest.startswith("{")
+            case "b":
+                return True
+            case "-":
+                return in_class
+            case "B" | "k":
+                return not in_class
+            case "c":
+                return rest[:1].isascii() and rest[:1].isalpha()
+            case "x":
+                return len(rest) > 1 and _HEX.issuperset(rest[:2])
+            case "u":
+                return rest.startswith("{") or (len(rest) == 4 and _HEX.issuperset(rest))
+            case "0":
+                return not (rest[:1].isascii() and rest[:1].isdigit())
+            case _ if following.isascii() and following.isdigit():
+                return not in_class  # a reference, of which more is said elsewhere
+            case _:
+                return not following or following in _KNOWN_ESCAPES
+
+    def sets_in_range(self, begin: int) -> None:
+        """Notes a range of which an end is a set, such as that of `[\\w-.]`; the first stands from `begin` to here."""
+        first, rest = self.text[begin : self.at], self.text[self.at : self.at + 4]
+        if rest[:1] != "-" or rest[1:2] in ("", "]"):
+            return
+        length = 3 if rest[1] == "\\" else 2
+        if (first[0] == "\\" and first[1:2] in _SETS) or (length == 3 and rest[2:3] and rest[2] in _SETS):
+            self.note("loose", first + rest[:length], "a range from or to a set of characters")
 
     def character_class(self) -> None:
         begin = self.at
@@ -122,7 +169,9 @@ class _Scan:
                 self.at += 1
                 return
             if char == "\\":
+                start = self.at
                 self.escape(in_class=True)
+                self.sets_in_range(start)
                 continue
             if char == "[" and self.text[self.at + 1 : self.at + 2] == ":":
                 end = self.text.find(":]", self.at, self.at + 16)
@@ -136,8 +185,10 @@ class _Scan:
             ):
                 if self.text[self.at + 2] < char:
                     self.note("broken", f"the range {self.text[self.at : self.at + 3]} runs backwards")
-                self.at += 2
+                self.at += 3
+                continue
             self.at += 1
+            self.sets_in_range(self.at - 1)
         self.note("broken", f"the [ at {begin} is never closed")
 
     def group(self) -> None:

@@ -469,6 +469,9 @@ def _pattern(node: Node, pattern: str) -> Iterator[Hit]:
     if facts.foreign:
         note = f"Here: {facts.foreign}, {facts.foreign_is}"
         yield Hit(kind="pattern-foreign", node=node, keyword="pattern", value=pattern, note=note)
+    elif facts.loose:
+        note = f"Here: {facts.loose}, {facts.loose_is}"
+        yield Hit(kind="pattern-loose", node=node, keyword="pattern", value=pattern, note=note)
     if facts.unicode:
         yield Hit(kind="pattern-unicode", node=node, keyword="pattern", value=pattern, note=f"Here: {facts.unicode}")
     if not facts.anchored:

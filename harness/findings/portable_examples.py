@@ -104,6 +104,10 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         '{"type": "string", "pattern": "^\\\\p{L}+$"}',
         '{"type": "string", "description": "letters"}',
     ),
+    "pattern-loose": (
+        '{"type": "string", "pattern": "^[\\\\w-.]+$"}',
+        '{"type": "string", "pattern": "^[\\\\w.-]+$"}',
+    ),
     "pattern-anchors": ('{"type": "string", "pattern": "[a-z]+"}', '{"type": "string", "pattern": "^.*[a-z]+.*$"}'),
     "one-of": (
         '{"oneOf": [{"type": "string"}, {"type": "integer"}]}',

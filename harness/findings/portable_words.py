@@ -378,6 +378,15 @@ KINDS: Mapping[str, Kind] = {
         does="Python's re does not know it, and JavaScript only with the u flag",
         instead="Write the ranges that are meant, such as [A-Za-z], and check the rest in the tool",
     ),
+    "pattern-loose": Kind(
+        check="portability/pattern-syntax",
+        words="a pattern that ECMA-262 reads without its flag u only",
+        severity="warning",
+        clients=("ajv",),
+        does="JSON Schema recommends the flag u, and validators that set it, such as ajv, refuse the whole schema",
+        instead="Escape nothing but ^ $ \\ . * + ? ( ) [ ] { } | / (and - in a class), each of them wherever it is "
+        "meant literally, and write a hyphen last in its class",
+    ),
     "pattern-anchors": Kind(
         check="portability/pattern-anchors",
         words="a pattern without ^ and $",

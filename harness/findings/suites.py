@@ -89,17 +89,36 @@ def _step(use: Use, ledger: CellLedger, settings: CheckSettings, broken: bool) -
         evidence |= {**told(use.exchange), **children_at(use.dialogue, use.exchange)}
     if cause == "suite/timed-out" and use.dialogue.stderr_tail:
         evidence["stderr"] = scrub(use.dialogue.stderr_quote)
+    key = (use.case, use.ref.phase, use.ref.index, _VARIES.sub("#", message))
+    if others := _holds_in(use, ledger, settings):
+        named = f"the profile {others[0]}" if len(others) == 1 else f"the profiles {', '.join(others)}"
+        message += f"; with {named} the same case holds"
+        evidence["holds_with"] = others
     return Seen(
         check=check,
         run=use.run.key,
         order=(0, use.exchange.sent.n if use.exchange is not None else 0),
-        key=(use.case, use.ref.phase, use.ref.index, _VARIES.sub("#", message)),
+        key=key,
         message=message,
         tool=use.target if use.is_call else None,
         place=place_of_use(use),
         case=use.case,
         evidence=evidence,
     )
+
+
+def _holds_in(use: Use, ledger: CellLedger, settings: CheckSettings) -> list[str]:
+    """Other profiles with which the same case did all that it expects, in the same era and with the same backends."""
+    out = []
+    for view in ledger.views:
+        key = view.run.key
+        ended = view.cases_ended.get(use.case or "")
+        if key.profile == use.run.key.profile or key.era != use.run.key.era or ended is None:
+            continue
+        uses = view.by_case().get(use.case or "", [])
+        if ended.how == "completed" and not any(_is_bad(item, ledger, settings) for item in uses if not item.cleanup):
+            out.append(key.profile)
+    return out
 
 
 def _step_name(use: Use) -> str:

@@ -8,9 +8,12 @@ ever fetched. How large a schema may be is bounded too.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar, Token
 from typing import Any
 
 import regex
@@ -25,6 +28,7 @@ __all__ = [
     "InvalidSchema",
     "Prepared",
     "depth_of",
+    "prepared",
     "validate",
 ]
 
@@ -33,6 +37,7 @@ MAX_STEPS = 200_000
 MAX_SCHEMA_OBJECTS = 5_000
 PATTERN_TIMEOUT_S = 1.0
 MAX_VIOLATIONS = 50
+MAX_PREPARED = 2_000  # schemas that are kept
 _CHARACTERS_A_STEP = 64
 _BRANCH_STEPS = 5  # what a keyword costs that begins a validation of its own, compared with one that looks at a value
 _BRANCHES = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if"})
@@ -125,9 +130,11 @@ class Prepared:
 
         if depth_of(instance) > MAX_DEPTH:
             raise BudgetExceeded(f"nested deeper than {MAX_DEPTH} levels")
+        budget: Token[_Budget] | None = None
         try:
             found = []
-            validator = _bounded(self._base, steps, formats)(self._schema, registry=Registry())
+            validator = _bounded(self._base, formats)(self._schema, registry=Registry())
+            budget = _BUDGET.set(_Budget(steps))
             for error in validator.iter_errors(instance):
                 message = _words(error)
                 message = message if len(message) <= 300 else message[:300] + "…"
@@ -140,7 +147,37 @@ class Prepared:
             raise BudgetExceeded("it recurses too deeply") from None
         except _GAVE_UP as error:
             raise _gave_up(error) from None
+        finally:
+            if budget is not None:
+                _BUDGET.reset(budget)
         return sorted(found)
+
+
+_PREPARED: OrderedDict[str, Prepared | BudgetExceeded] = OrderedDict()
+
+
+def prepared(schema: Any) -> Prepared:
+    """As `Prepared`, but an equal schema is looked at once: a server lists the same ones in every run.
+
+    Raises:
+        InvalidSchema: It is no JSON Schema.
+        BudgetExceeded: No bound holds for it.
+    """
+    try:
+        text = json.dumps(schema)
+    except (RecursionError, TypeError, ValueError):
+        return Prepared(schema)
+    if text not in _PREPARED:
+        try:
+            _PREPARED[text] = Prepared(schema)
+        except BudgetExceeded as error:
+            _PREPARED[text] = error
+        if len(_PREPARED) > MAX_PREPARED:
+            _PREPARED.popitem(last=False)
+    found = _PREPARED[text]
+    if isinstance(found, BudgetExceeded):
+        raise found.with_traceback(None)
+    return found
 
 
 def _pointer(path: Iterable[Any]) -> str:
@@ -202,17 +239,20 @@ class _Budget:
         return self.texts[id(values)]
 
 
-def _bounded(base: Any, steps: int, formats: bool = False) -> Any:
-    """A validator class that stops after so many steps."""
-    from jsonschema.validators import extend
+_BUDGET: ContextVar[_Budget] = ContextVar("budget")
 
-    budget = _Budget(steps)
+
+@functools.cache  # a class takes longer to make than most values to validate
+def _bounded(base: Any, formats: bool) -> Any:
+    """A validator class that stops when the budget in force is spent."""
+    from jsonschema.validators import extend
 
     def counted(keyword: str, check: Any) -> Any:
         replacement = _LINEAR.get(keyword)
         cost = _BRANCH_STEPS if keyword in _BRANCHES else 1
 
         def run(validator: Any, value: Any, item: Any, around: Any) -> Iterator[Any]:
+            budget = _BUDGET.get()
             budget.spend(cost)
             if replacement is not None:
                 yield from replacement(budget, validator, value, item, around)

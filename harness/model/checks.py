@@ -265,7 +265,7 @@ _ALL = (
               fires="A pattern with a lookahead, a lookbehind or a back-reference."),
     CheckSpec(id="portability/pattern-syntax", severity="error", source=_REGEX,
               fires="A pattern with a construct of one engine, such as `(?i)` or `\\A`; a warning for Unicode property "
-                    "classes."),
+                    "classes, and for what ECMA-262 refuses with its flag u, such as `[\\w-.]`."),
     CheckSpec(id="portability/pattern-anchors", severity="warning", source=_CLIENTS,
               fires="A pattern that does not begin with ^ and end with $."),
     CheckSpec(id="portability/nested-composition", severity="warning", source=_CLIENTS,

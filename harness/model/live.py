@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.model.outcome import Answer, cut, cut_json, resolve_pointer
+from harness.model.outcome import Answer, cut, resolve_pointer
 
 __all__ = ["Became", "Called", "Ended", "Notification", "Prompt", "Result", "result_of"]
 
@@ -25,6 +25,7 @@ class Result:
         content: The blocks of `content`, `contents` or `messages`, untouched.
         is_error: An `isError` result, or a JSON-RPC error.
         message: The whole JSON-RPC response object.
+        mask: Hides secrets in what is shown of it; the rest of it is as it came.
     """
 
     text: str
@@ -32,6 +33,7 @@ class Result:
     content: tuple[Any, ...] = ()
     is_error: bool = False
     message: Mapping[str, Any] = field(default_factory=dict)
+    mask: Callable[[str], str] = field(default=str, repr=False, compare=False)
 
     @property
     def error(self) -> Mapping[str, Any] | None:
@@ -56,9 +58,10 @@ class Result:
         return resolve_pointer(Answer(self.message.get("result"), self.message.get("error")).document, pointer)
 
     def __repr__(self) -> str:
-        parts = [f"text={cut(self.text, REPR_CHARS)}"]
+        parts = [f"text={cut(self.mask(self.text), REPR_CHARS)}"]
         if self.structured is not None:
-            parts.append(f"structured={cut_json(self.structured, REPR_CHARS)}")
+            text = self.mask(_json(self.structured))
+            parts.append(f"structured={text if len(text) <= REPR_CHARS else text[:REPR_CHARS] + '…'}")
         kinds = [block.get("type", "?") if isinstance(block, Mapping) else "?" for block in self.content]
         if kinds and kinds != ["text"]:
             parts.append(f"content of {', '.join(map(str, kinds[:10]))}")
@@ -69,7 +72,14 @@ class Result:
         return f"Result({'; '.join(parts)})"
 
 
-def result_of(answer: Answer, message: Mapping[str, Any]) -> Result:
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+
+
+def result_of(answer: Answer, message: Mapping[str, Any], mask: Callable[[str], str] = str) -> Result:
     """The result for a message and the answer that was read from it."""
     result = answer.result if isinstance(answer.result, Mapping) else {}
     blocks = next((result[key] for key in ("content", "contents", "messages") if isinstance(result.get(key), list)), ())
@@ -79,6 +89,7 @@ def result_of(answer: Answer, message: Mapping[str, Any]) -> Result:
         content=tuple(blocks),
         is_error=answer.is_error,
         message=message,
+        mask=mask,
     )
 
 

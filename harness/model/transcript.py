@@ -243,6 +243,8 @@ class Diagnostic(Event):
     a request; detail: its label), "state-probe" (the next request bears a `requestState` that we have changed, left
     out or used before; detail: JSON that says which).
 
+    In the transcript of a proxy also "refused": the guard did not let the server start; detail: why.
+
     In the transcript of the comparing pass also "client" (which client), "client-log" (a warning of its log),
     "client-failed" (the pass could not be made, for no fault of the server's that is known) and "client-done" (the
     pass came to its end); without either of the last two it was cut short.
@@ -359,7 +361,8 @@ _KINDS: dict[str, type[Event]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
     """Everything of one server process. `name` is the file's name, e.g. "server-1.jsonl"; "probe-1.jsonl" is a process
-    that was started only to see what it does with a line that is no JSON, and counts for nothing else.
+    that was started only to see what it does with notifications that it does not know and with a line that is no JSON,
+    "probe-2.jsonl" one that was sent a requestState that we had changed; they count for nothing else.
 
     `complete` is False when the file ended in mid-line or without an `Exited` event.
     """

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from harness.model.finding import HarnessFailure, Report
 from harness.report.ansi import Paint
 from harness.report.escape import byte_length, cut_bytes, lines_of, visible
+from harness.report.fleet import fleet_rows, fleet_summary
 from harness.report.groups import Group, amount, groups_of
 from harness.report.text import group_lines, headline, subject_of
 
@@ -32,6 +33,12 @@ def to_markdown(report: Report) -> str:
     """The summary, with a newline at its end; its first line is the verdict."""
     judgement = report.judgement
     blocks = [f"**mcp-rollcall: {report.verdict}** — {_headline(report)}"]
+    if judgement.repositories:
+        head, rows, rest = fleet_rows(judgement)
+        blocks.append(f"### Repositories: {len(judgement.repositories)}, {fleet_summary(judgement.repositories)}")
+        blocks.append(_table(head, ([cell(row[0]), *map(visible, row[1:])] for row in rows)))
+        if rest:
+            blocks.append(f"and {rest} more, in report.json")
     if judgement.coverage:
         blocks.append(
             _table(

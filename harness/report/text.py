@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from harness.model.checks import family_of
 from harness.model.finding import (
@@ -30,6 +30,7 @@ from harness.model.finding import (
 )
 from harness.report.ansi import Paint
 from harness.report.escape import cut_bytes, display_width, lines_of, visible, wrap
+from harness.report.fleet import fleet_rows, fleet_summary
 from harness.report.groups import Group, amount, groups_of
 
 __all__ = [
@@ -81,6 +82,7 @@ def to_text(report: Report, *, color: bool = False, width: int = 100) -> str:
     style = _STYLES[report.verdict]
     blocks: list[list[str]] = [
         [f"{paint('bold', 'mcp-rollcall:')} {paint(style, report.verdict)} — {headline(report)}"],
+        list(_fleet(judgement, paint)),
         list(_cells(judgement, paint, width)),
         _commands(judgement.commands, paint, width),
         list(_lists(judgement.listed)),
@@ -104,7 +106,8 @@ def headline(report: Report) -> str:
     servers |= {item.server for item in judgement.listed}
     cells = {(cell.server, cell.backend) for cell in judgement.coverage}
     severities = [finding.severity for finding in judgement.findings]
-    counts = [amount(len(servers), "server")]
+    counts = [amount(len(judgement.repositories), "repository")] if judgement.repositories else []
+    counts.append(amount(len(servers), "server"))
     spoken = sum(run.outcome != "not-spoken" for run in judgement.ran)
     counts += [amount(len(judgement.listed), "list") if lists else amount(spoken, "run")]
     counts.append(amount(severities.count("error"), "finding"))
@@ -217,6 +220,25 @@ def _shown(value: Any) -> str:
 
 def _place(file: str | None, line: int | None) -> str:
     return "" if not file else visible(file if line is None else f"{file}:{line}")
+
+
+def _fleet(judgement: Judgement, paint: Paint) -> Iterator[str]:
+    """The repositories of a rollout, one row each; rows are never broken."""
+    if not judgement.repositories:
+        return
+    head, rows, rest = fleet_rows(judgement)
+    shown = [[visible(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(display_width(row[column]) for row in shown) for column in range(len(head))]
+    yield f"{amount(len(judgement.repositories), 'repository')}: {fleet_summary(judgement.repositories)}"
+    for number, row in enumerate(shown):
+        cells = [cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True)]
+        if number == 0:
+            yield paint("dim", f"  {'  '.join(cells).rstrip()}")
+            continue
+        cells[1] = paint(_STYLES[cast("Verdict", row[1])], cells[1])
+        yield f"  {'  '.join(cells).rstrip()}"
+    if rest:
+        yield f"  and {rest} more, in report.json"
 
 
 def _cells(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:

@@ -92,6 +92,12 @@ class Project:
         return Done(done.returncode, done.stdout, done.stderr, read)
 
 
+@pytest.fixture(scope="session")
+def project_in() -> type[Project]:
+    """For fixtures of a wider scope: a folder -> the project in it."""
+    return Project
+
+
 @pytest.fixture
 def project(tmp_path) -> Project:
     return Project(tmp_path)

@@ -443,6 +443,34 @@ def test_check_finds_what_integration_would_refuse_with_its_line(good):
     assert "example.org" not in done.stderr
 
 
+def test_check_says_which_variables_a_run_will_miss(good):
+    """Only said: they may be set where it runs."""
+    edit(good, "harness.toml", "[profiles.plain]", 'env = { TOKEN = "${env.NOT_SET_HERE}" }\n[profiles.plain]')
+    done = good.run("check")
+    assert done.code == 0
+    assert (
+        done.stderr == "note: harness.toml:5 [server.env] TOKEN: ${env.NOT_SET_HERE} is not set here; a run needs it\n"
+    )
+    assert good.run("check", env={"NOT_SET_HERE": "x"}).stderr == ""
+
+
+def test_check_says_that_eras_are_tried(good):
+    both = good.run("check").stdout.splitlines()[0]
+    assert both.endswith("planned, of which those in an era that a server does not speak are passed over")
+    edit(good, "harness.toml", 'name = "good"', 'name = "good"\neras = ["modern", "handshake"]')
+    assert good.run("check").stdout.splitlines()[0].endswith("planned")
+
+
+def test_check_finds_entries_for_checks_that_there_are_not(good):
+    edit(good, "exemptions.toml", "[good.exercised]", "[good.exercise]")
+    done = good.run("check")
+    assert done.code == 1
+    assert "1 exemption: the files can be read, but 1 exemption will not do; " in done.stdout
+    assert (
+        "[good.exercise] fail: there is no check 'exercise' in this version (did you mean 'exercised'?)" in done.stderr
+    )
+
+
 def test_check_finds_entries_for_servers_that_are_not_there(good):
     edit(good, "exemptions.toml", "[good.exercised]", "[god.exercised]")
     done = good.run("check")

@@ -145,6 +145,7 @@ def play(tmp_path, scope):
         era="handshake",
         probed=False,
         elicit=None,
+        profile=None,
         env=None,
         start_timeout_s=5.0,
         call_timeout_s=2.0,
@@ -156,7 +157,7 @@ def play(tmp_path, scope):
         commands=(),
         elsewhere=(),
     ):
-        profile = ProfileSpec(name="plain", elicit=elicit)
+        profile = profile or ProfileSpec(name="plain", elicit=elicit)
         project = ProjectSpec(
             root=SERVERS,
             place=PLACE,

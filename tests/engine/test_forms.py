@@ -16,6 +16,9 @@ CASES = [
     ({"a": {"type": "string", "oneOf": [{"const": "p", "title": "P"}]}}, (), {"a": "p"}),
     ({"a": {"type": "string", "minLength": 4, "maxLength": 5}}, ("a",), {"a": "xxxx"}),
     ({"a": {"type": "string", "format": "email"}}, ("a",), {"a": "someone@example.org"}),
+    ({"a": {"type": "string", "pattern": "^[A-Z]{3}$", "minLength": 3}}, ("a",), {"a": "XXX"}),
+    ({"a": {"type": "string", "pattern": "^\\d{4}$", "minLength": 4}}, ("a",), {"a": "1111"}),
+    ({"a": {"type": "string", "pattern": "^\\d+\\.\\d+\\.\\d+$"}}, ("a",), {"a": "1.0.0"}),
     ({"a": {"type": "integer", "minimum": 10}}, ("a",), {"a": 10}),
     ({"a": {"type": "integer", "maximum": -3}}, ("a",), {"a": -3}),
     ({"a": {"type": "number", "exclusiveMinimum": 1}}, ("a",), {"a": 1.5}),
@@ -25,6 +28,12 @@ CASES = [
         ("a",),
         {"a": ["x", "y"]},
     ),
+    (
+        {"a": {"type": "array", "items": {"anyOf": [{"const": "x", "title": "X"}]}}, "b": {"type": "string"}},
+        ("a",),
+        {"a": ["x"]},
+    ),
+    ({"a": {"type": "string", "enum": ["x"], "enumNames": ["X"], "default": "x"}}, (), {"a": "x"}),
 ]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.guard import MAX_VALUE_CHARS, check_targets, is_loopback, numeric_host
+from harness.engine.guard import MAX_VALUE_CHARS, check_roots, check_targets, is_loopback, numeric_host
 
 HANDED_OUT = (("127.0.0.1", 6379), ("127.0.0.1", 49153))
 
@@ -514,3 +514,25 @@ def test_an_url_that_is_let_through_names_an_address_of_ours(rest):
     if judge({"A": f"http://{rest}"}) == ():
         host = rest.split("/")[0].split("?")[0].split("#")[0].rpartition("@")[2].rstrip()
         assert host.split(" ")[0] in {"127.0.0.1:6379", "127.0.0.1:49153", "127.0.0.1:8123"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("file://{tmp}/x", ""),
+        ("file://{tmp}", ""),
+        ("file://{tmp}/not%20there/yet", ""),
+        ("file:///", "it is a path outside of ${tmp} and ${repo}"),
+        ("file:///etc", "it is a path outside of ${tmp} and ${repo}"),
+        ("file:///:memory:/../etc", "it is a path outside of ${tmp} and ${repo}"),
+        ("file://{tmp}/../../etc", "it is a path outside of ${tmp} and ${repo}"),
+        ("file://{tmp}/%2e%2e/%2e%2e/%2e%2e/etc", "it is a path outside of ${tmp} and ${repo}"),
+        ("file://{tmp}/link", "it is a path outside of ${tmp} and ${repo}"),
+        ("file://localhost{tmp}", "what follows file:// would be a host; write file:///…"),
+        ("file://elsewhere/share", "what follows file:// would be a host; write file:///…"),
+    ],
+)
+def test_a_root_is_a_folder_of_the_run(tmp_path, uri, said):
+    (tmp_path / "link").symlink_to("/etc")
+    found = check_roots(["file://" + str(tmp_path), uri.format(tmp=tmp_path)], folders=[tmp_path])
+    assert found == ((f"root 2: {said}",) if said else ())

@@ -8,9 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from harness.engine.evidence import read_evidence
 from harness.engine.mask import Masker
 from harness.engine.run import MAX_RESTARTS
 from harness.engine.stack import Stack
+from harness.findings.steps import view_run
+from harness.model.plan import AnswerSpec, ProfileSpec, RootSpec
 from harness.model.transcript import (
     Diagnostic,
     Exited,
@@ -532,3 +535,32 @@ def _echo():
 
     place = Place(file="suite.toml", line=1)
     return StepSpec(action="call", target="echo", arguments={"text": "hé ★ тест"}, place=place)
+
+
+@pytest.mark.parametrize("uri", ["file:///etc", "file://${tmp}/../../../etc"])
+async def test_a_server_is_not_told_of_a_folder_outside_of_its_run(play, uri):
+    played = await play("good", profile=ProfileSpec(name="plain", roots=(RootSpec(uri=uri),)))
+    assert (played.record.outcome, played.transcripts) == ("failed", ())
+    said = "[profiles.plain] roots#1: it is a path outside of ${tmp} and ${repo}"
+    assert said in played.record.errors[0]["message"]
+
+
+async def test_what_a_profile_answers_may_hold_placeholders_and_secrets_in_it_are_masked(play, make, monkeypatch):
+    monkeypatch.setenv("ROLLCALL_TEST_SECRET", "correct-horse-battery-9")
+    answer = AnswerSpec(content={"confirm": "${env.ROLLCALL_TEST_SECRET}"})
+    profile = ProfileSpec(name="plain", answers=(answer,), elicit="cancel")
+    expect = {"text_contains": ("accept",), "prompts": ("Really",)}
+    played = await play("good", [(make.call("ask", expect=expect),)], profile=profile)
+    assert played.cases == {"case-0": "completed"}
+    (prompted,) = played.of(Prompted)
+    assert prompted.answer["result"] == {"action": "accept", "content": {"confirm": "*" * 23}}
+    assert "correct-horse" not in "".join(path.read_text() for path in played.folder.rglob("*.jsonl"))
+
+
+async def test_an_expected_prompt_that_does_not_come_ends_the_case(play, make, tmp_path):
+    steps = (make.call("ask", expect={"prompts": ("Sure?",)}), make.call("echo", {"text": "a"}))
+    played = await play("good", [steps], elicit="accept", era="modern")
+    assert (played.cases, played.ends) == ({"case-0": "stopped"}, ["answered"])
+    (found,) = read_evidence(tmp_path / "evidence", played.plan).found
+    (use,) = [use for use in view_run(played.run, found).uses if use.ref is not None]
+    assert use.wrong == ("expected prompt 1 containing 'Sure?', got 'Really?'",)

@@ -1,5 +1,6 @@
 """The wire session: frames that a server of the official SDK takes in both eras, and whatever raw servers do."""
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from harness.engine.answers import Answers
 from harness.engine.mask import Masker
 from harness.engine.record import Recorder
 from harness.engine.stdio import open_stdio
-from harness.engine.wire import Died, NotSpoken, Refused, TimedOut, WireSession
+from harness.engine.wire import Cancelled, Died, NotSpoken, Refused, TimedOut, WireSession
 from harness.model.plan import ProfileSpec
 
 SERVERS = Path(__file__).parent.parent / "servers"
@@ -25,7 +26,7 @@ async def session(tmp_path):
     """Opens sessions; stops their servers at the end."""
     started = []
 
-    async def begin(server, *, era="handshake", elicit=None, args=(), opened=True):
+    async def begin(server, *, era="handshake", elicit=None, args=(), opened=True, profile=None, hook=None):
         recorder = Recorder(
             tmp_path / f"{len(started)}.jsonl", bodies=tmp_path / "bodies", masker=Masker(), began=time.monotonic()
         )
@@ -37,7 +38,10 @@ async def session(tmp_path):
             recorder=recorder,
         )
         started.append(stdio)
-        made = WireSession(stdio, era=era, answers=Answers(ProfileSpec(name="p", elicit=elicit)))
+        capabilities = None if hook is None else {"elicitation": {"form": {}}}
+        profile = profile or ProfileSpec(name="p", elicit=elicit)
+        answers = Answers(profile, hook=hook, capabilities=capabilities)
+        made = WireSession(stdio, era=era, answers=answers)
         if opened:
             await made.open(timeout_s=20)
         return made
@@ -45,6 +49,12 @@ async def session(tmp_path):
     yield begin
     for stdio in started:
         await stdio.stop(hurry=True)
+
+
+def sent_lines(transcript):
+    """What was sent."""
+    events = [json.loads(line) for line in transcript.read_text(encoding="utf-8").splitlines()]
+    return [event["text"] for event in events if event["e"] == "sent"]
 
 
 def soon(seconds=5.0):
@@ -145,3 +155,77 @@ async def test_an_era_that_is_not_spoken_is_told_from_a_refusal(session):
         await (await session("banner", era="modern", opened=False)).open(timeout_s=5)
     with pytest.raises(Refused, match="Content-Length"):
         await (await session("content_length", opened=False)).open(timeout_s=5)
+
+
+async def test_progress_gives_a_call_its_time_again_and_no_more_than_ten_times(session):
+    told = ProfileSpec(name="told", progress=True)
+    wire = await session("progresses", profile=told, args=("50", "0.1"))
+    final = await wire.perform("call", "work", {}, deadline=soon(4.0), limit=soon(120))
+    assert final.message["result"]["content"][0]["text"] == "done"
+    assert [item.params["progress"] for item in wire.notices] == list(range(50))
+    assert {item.target for item in wire.notices} == {"tools/call work"}
+    wire = await session("progresses", profile=told, args=("for-ever", "0.05"))
+    with pytest.raises(TimedOut):
+        await wire.perform("call", "work", {}, deadline=soon(0.4), limit=soon(1.5))
+    wire = await session("progresses", profile=told, args=("stands", "0.05"))
+    with pytest.raises(TimedOut):
+        await wire.perform("call", "work", {}, deadline=soon(0.4), limit=soon(600))
+    wire = await session("progresses", args=("1", "0"))
+    await wire.perform("call", "work", {}, deadline=soon(30))
+    assert list(wire.notices) == []
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_an_answer_may_be_thought_about_while_the_session_goes_on(session, era):
+    thinking = anyio.Event()
+
+    async def hook(question):
+        await thinking.wait()
+        return {"action": "accept"} if question.subject == "ask" else None
+
+    wire = await session("good", era=era, hook=hook)
+    async with anyio.create_task_group() as tasks:
+        finals = []
+
+        async def ask():
+            finals.append(await wire.perform("call", "ask", {}, deadline=soon(30)))
+
+        tasks.start_soon(ask)
+        while not wire.prompts and not thinking.is_set():
+            await anyio.sleep(0)
+            thinking.set()
+    assert finals[0].message["result"]["content"][0]["text"] == "accept {'confirm': True}"
+    assert [(item.message, item.question.subject, item.reply.by) for item in wire.prompts] == [
+        ("Really?", "ask", "the test")
+    ]
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_a_cancelled_call_is_told_to_the_server_and_not_waited_for(session, era):
+    wire = await session("cancels", era=era)
+    with pytest.raises(Cancelled):
+        await wire.perform("call", "slow", {}, deadline=soon(30), cancel_after_s=0.05)
+    assert "result" in await wire.request("tools/list", label="tools/list", timeout_s=30)
+
+
+@pytest.mark.parametrize(
+    ("profile", "declared"),
+    [
+        (ProfileSpec(name="plain"), {}),
+        (ProfileSpec(name="told", log_level="debug", progress=True), {}),
+        (ProfileSpec(name="asking", elicit="cancel"), {"elicitation": {"form": {}}}),
+    ],
+)
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_the_first_request_declares_what_the_profile_answers_and_nothing_else(
+    session, tmp_path, era, profile, declared
+):
+    await session("good", era=era, profile=profile)
+    sent = [json.loads(line) for line in sent_lines(tmp_path / "0.jsonl")]
+    params = sent[0]["params"]
+    meta = "io.modelcontextprotocol/clientCapabilities"
+    assert (params["capabilities"] if era == "handshake" else params["_meta"][meta]) == declared
+    assert ("io.modelcontextprotocol/logLevel" in params.get("_meta", {})) is (
+        era == "modern" and profile.log_level is not None
+    )
+    assert "logging/setLevel" not in [item.get("method") for item in sent]  # the server has not declared logging

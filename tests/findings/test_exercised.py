@@ -22,6 +22,17 @@ def test_a_listed_tool_that_no_call_reached_is_missing(t):
     assert fates(judgement) == {"echo": "succeeded", "other": "missing"}
 
 
+def test_refused_only_names_the_case_that_did_not_come_that_far(t):
+    """The fault is where that case broke off, not in the tool."""
+    tape = t.Tape().start(("echo", "get")).case("one").step("echo", t.failure("no")).done("stopped")
+    tape = tape.case("no").step("get", t.failure("no such key"), expect=EXPECT_NO).done().stop()
+    ran = t.evidence(t.key(), tape)
+    plan = t.plan_for([ran], extra=[t.plain_case("two", "echo", "get")])
+    judgement = t.judged(t.evidence(t.key(), tape, cases=("s/one", "s/two", "s/no")), plan=plan)
+    message = t.one(judgement, "exercised/refused-only").message
+    assert "(s/two step 2 would have called it too, but it did not come to that); let it succeed" in message
+
+
 def test_missing_names_the_case_that_did_not_come_that_far(t):
     tape = t.Tape().start(("echo", "other")).case("one").step("echo", t.failure("no")).done("stopped").stop()
     ran = t.evidence(t.key(), tape)

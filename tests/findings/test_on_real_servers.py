@@ -303,7 +303,20 @@ STATES = {
 }
 
 
-def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), checks=(), contract=None, **settings):
+def drive(
+    name,
+    cases,
+    folder,
+    *,
+    era="handshake",
+    profile=None,
+    arguments=(),
+    checks=(),
+    contract=None,
+    call_s=1.0,
+    start_s=3.0,
+    **settings,
+):
     """The judgement of one real run of a fixture server."""
     profile = profile or ProfileSpec(name="plain")
     key = RunKey(server=name, backend="none", era=era, profile=profile.name)
@@ -323,8 +336,8 @@ def drive(name, cases, folder, *, era="handshake", profile=None, arguments=(), c
         name=name,
         command=(sys.executable, str(SERVERS / f"{name}.py"), *arguments),
         eras=(era,),
-        call_timeout_s=1.0,
-        start_timeout_s=3.0,
+        call_timeout_s=call_s,
+        start_timeout_s=start_s,
     )
     place = Place(file="harness.toml")
     lowered = tuple(LoweredSpec(family=family, to=to, place=place) for family, to in checks)
@@ -379,7 +392,13 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
 
 
 def test_every_fixture_server_is_driven():
-    known = {path.stem for path in SERVERS.glob("*.py")} - {"raw", "open_inputs", "untrue_hints"}
+    known = {path.stem for path in SERVERS.glob("*.py")} - {
+        "raw",
+        "open_inputs",
+        "untrue_hints",
+        "sdk_asks",
+        "reads_env",
+    }
     asked = (*(name for name, _ in ASKING), *STATES)
     driven = {name.partition(" ")[0] for name in (*TABLE, *MODERN, *asked)}
     assert known - driven <= {"input_loop", "malformed_unanswered"}
@@ -406,6 +425,24 @@ def test_a_server_that_asks_or_tells_raises_its_own_finding_and_no_other(t, name
     assert failed <= {"slow", "mode", "no_tokens", "no_url"} | (
         {"url", "sample", "roots"} if "undeclared" in name else set()
     )
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_a_server_of_the_official_sdk_asks_in_both_eras_and_is_silent(t, era, tmp_path):
+    asked = {"prompts": ("What will it be?",), "text_contains": ("1 small for xx",)}
+    pushed = {"prompts": ("And now?",), "text_contains": ("accept small",)}
+    refused = {"is_error": True, "text_contains": ("no back-channel",), "prompts": ()}
+    cases = [
+        case("buy", step("buy", **asked)),
+        case("push", step("push", **(pushed if era == "handshake" else refused))),
+        one("work"),
+    ]
+    profile = ProfileSpec(name="asking", elicit="accept", log_level="info", progress=True)
+    judgement = drive("sdk_asks", cases, tmp_path, era=era, profile=profile, start_s=60.0, call_s=30.0)
+    found = [(item.check, item.tool) for item in judgement.findings]
+    assert found == ([] if era == "handshake" else [("exercised/refused-only", "push")]), show(judgement)
+    (attempt,) = tmp_path.glob("evidence/sdk_asks/none/*/asking/*/")
+    assert (attempt / "probe-2.jsonl").exists() is (era == "modern")
 
 
 @pytest.mark.parametrize("name", STATES)

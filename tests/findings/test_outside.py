@@ -69,7 +69,8 @@ def test_a_transcript_is_judged_by_the_era_and_the_capabilities_of_its_own_frame
     }
     tape = t.Tape(PROXY)
     identity = tape.send("tools/call", {"name": "echo", "arguments": {}, "_meta": meta})
-    asks = {"q": {"method": "elicitation/create", "params": {"message": "?"}}}
+    form = {"message": "?", "requestedSchema": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    asks = {"q": {"method": "elicitation/create", "params": form}}
     tape.reply(identity, {"resultType": "input_required", "inputRequests": asks})
     again = tape.send("tools/call", {"name": "echo", "arguments": {}, "_meta": meta})
     tape.reply(again, {**t.OK, "resultType": "odd"})
@@ -77,7 +78,7 @@ def test_a_transcript_is_judged_by_the_era_and_the_capabilities_of_its_own_frame
     checks = [item for item in t.checks(judgement) if item.startswith("wire/")]
     assert checks == ["wire/malformed-result"], "resultType is judged in a modern dialogue; elicitation was declared"
     plain = t.Tape(PROXY).start(LISTED)
-    plain.message({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {"message": "?"}})
+    plain.message({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": form})
     declared = t.evidence(t.key(), own(t), plain.stop(), client_capabilities={"elicitation": {}})
     assert "wire/undeclared-request" in t.checks(t.judged(declared)), "the run's own client is not this one"
 

@@ -49,6 +49,51 @@ def test_a_construct_is_found_and_quoted(pattern: str, field: str, quote: str) -
     assert getattr(scan(pattern), field) == quote
 
 
+@pytest.mark.parametrize(
+    ("pattern", "quote"),
+    [
+        (r"^[\w-.]+$", r"\w-."),
+        (r"^[a-\d]$", r"a-\d"),
+        (r"^[\.-\s]$", r"\.-\s"),
+        (r"^[\p{L}-z]$", r"\p{L}-z"),
+        (r"^\d+\:\d+$", r"\:"),
+        (r"^a\-b$", r"\-"),
+        (r"^[\_]$", r"\_"),
+        (r"^\01$", r"\0"),
+        (r"^[\1]$", r"\1"),
+        (r"^\x4$", r"\x"),
+        (r"^\u12$", r"\u"),
+        ("^{a}$", "{"),
+        ("^a{,3}$", "{"),
+        ("^a]$", "]"),
+    ],
+)
+def test_what_the_flag_u_refuses_is_found_and_quoted(pattern: str, quote: str) -> None:
+    """Each of these is a SyntaxError of `new RegExp(pattern, "u")`, and none without the flag."""
+    facts = scan(pattern)
+    assert (facts.loose, facts.broken, facts.foreign) == (quote, "", "")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^[\w-]+$",
+        r"^[-\w]+$",
+        r"^[a-z-\d]$",
+        r"^[\w\-.]+$",
+        r"^[\d.-]$",
+        r"^\/\.\{\}\]$",
+        r"^\p{L}{2}\u{1F600}$",
+        r"^\x41\u0041\cA\0$",
+        "^a{2,3}$",
+        r"^(?<n>a)\k<n>$",
+        "^[^]$",
+    ],
+)
+def test_what_the_flag_u_takes_is_not_loose(pattern: str) -> None:
+    assert scan(pattern).loose == ""
+
+
 @pytest.mark.parametrize("pattern", [r"[(?!]", r"\(?!a", r"[\1]", "a[*+]b", r"\\A"])
 def test_what_only_looks_like_a_construct_is_none(pattern: str) -> None:
     facts = scan(pattern)

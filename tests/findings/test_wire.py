@@ -8,6 +8,11 @@ from hypothesis import strategies as st
 
 from harness.model.transcript import Diagnostic, Truncated
 
+FORM = {
+    "message": "Which?",
+    "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+}
+
 
 def run(t, tape, **more):
     return t.judged(t.evidence(t.key(), tape), **more)
@@ -271,7 +276,7 @@ def test_a_malformed_result_is_one_finding_and_the_case_failed(t):
     ],
 )
 def test_a_request_for_what_the_client_has_not_declared(t, method, declared, fires):
-    line = json.dumps({"jsonrpc": "2.0", "id": 50, "method": method, "params": {}})
+    line = json.dumps({"jsonrpc": "2.0", "id": 50, "method": method, "params": FORM if "elicit" in method else {}})
     found = t.evidence(t.key(), echo_between(t, line), client_capabilities=declared)
     judgement = t.judged(found)
     assert t.checks(judgement) == (["wire/undeclared-request"] if fires else [])
@@ -282,7 +287,7 @@ def test_a_request_for_what_the_client_has_not_declared(t, method, declared, fir
 def test_an_input_required_round_asks_for_what_was_declared(t, declared):
     tape = t.Tape().start().case("one")
     ref = tape.begin("echo")
-    asked = {"name": {"method": "elicitation/create", "params": {"message": "?"}}}
+    asked = {"name": {"method": "elicitation/create", "params": FORM}}
     tape.reply(tape.call(ref, "echo"), {"resultType": "input_required", "inputRequests": asked})
     tape.reply(tape.call(ref, "echo", round=2), t.OK)
     tape.finish(ref).done().stop()

@@ -161,3 +161,24 @@ def test_true_is_not_one():
 )
 def test_an_expectation_survives_json(expect):
     assert expect_from_json(json.loads(json.dumps(expect_to_json(expect)))) == expect
+
+
+@pytest.mark.parametrize(
+    ("wanted", "prompts", "wrong"),
+    [
+        (None, ["a"], []),
+        ((), [], []),
+        ((), ["Really?"], ["expected no prompts, got 1 prompt: 'Really?'"]),
+        (("Really?",), [], ["expected 1 prompt, got no prompts"]),
+        (("Real", "sure"), ["Really?", "Are you sure?"], []),
+        (("sure", "Real"), ["Really?", "sure"], [
+            "expected prompt 1 containing 'sure', got 'Really?'", "expected prompt 2 containing 'Real', got 'sure'"
+        ]),
+        (("a",), ["a"] * 7, ["expected 1 prompt, got 7 prompts: 'a', 'a', 'a', 'a', 'a', …"]),
+    ],
+)  # fmt: skip
+def test_prompts_are_those_that_are_expected_in_their_order(wanted, prompts, wrong):
+    answer = answer_of("call", {"result": {"content": []}})
+    expect = ExpectSpec(prompts=wanted)
+    assert mismatches(expect, answer, prompts) == tuple(wrong)
+    assert expect_from_json(json.loads(json.dumps(expect_to_json(expect)))) == expect

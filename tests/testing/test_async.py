@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.engine.evidence import read_transcript
 from harness.errors import MisuseError
+from harness.model.transcript import Sent
 from harness.testing_async import (
     ExpectedError,
     NoAnswer,
@@ -54,6 +56,8 @@ async def test_a_cancelled_call_leaves_a_server_that_answers(command):
             await asyncio.wait_for(server.call("slow", {"seconds": 0.3}), 0.05)
         assert (await server.call("echo", {"text": "next"})).text == "next"
         assert [call.became for call in server.called] == ["open", "succeeded"]
+        sent = [item.label for item in read_transcript(server.transcript).events if isinstance(item, Sent)]
+        assert sent[-3:] == ["tools/call slow", "notifications/cancelled", "tools/call echo"]
 
 
 async def test_a_cancelled_close_goes_on_to_its_end(command):

@@ -1,4 +1,4 @@
-"""User code, as mypy sees it under --strict: what is called gives what its user takes it for. Never run."""
+"""User code, as mypy sees it under --strict: a call gives what its user takes it for. It is checked, and never run."""
 
 import re
 from collections.abc import Mapping

@@ -1,0 +1,441 @@
+"""Many repositories in one pass: real git, real children, and every way in which one of them can fail."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from harness.engine.git import git_environment
+from harness.report.json import published_schema
+
+SERVERS = Path(__file__).parent.parent / "servers"
+GUARD_S = 180
+HARNESS = """\
+schema = 1
+[server]
+name = "{name}"
+command = ["python3", "${{repo}}/servers/{server}"]
+eras = ["handshake"]
+{more}
+[suites]
+files = ["suites/*.toml"]
+[checks]
+client = "off"
+"""
+SUITE = """\
+schema = 2
+id = "all"
+[[case]]
+id = "works"
+[[case.step]]
+call = "echo"
+arguments = { text = "hello" }
+[[case.step]]
+call = "add"
+arguments = { a = 1, b = 2 }
+[[case.step]]
+call = "slow"
+arguments = { seconds = 0 }
+"""
+EXCUSED = """\
+[{name}.exercised]
+fail = "it fails on purpose, whatever it is given"
+ask = "nobody answers its questions in this profile"
+guarded = "nobody confirms anything in this profile"
+"""
+NEVER_READY = """\
+schema = 1
+name = "never"
+[process]
+command = ["python3", "-c", "import time; time.sleep(600)"]
+ports = ["p"]
+ready = { tcp = "p", send = "hello", expect = "hello" }
+ready_timeout_s = 1
+[outputs]
+url = "http://${address.p}/"
+"""
+
+
+def repository(project, folder: str, *, name: str = "", server: str = "good.py", more: str = "") -> None:
+    """A repository with a server of ours, in a folder of the project."""
+    for file in ("raw.py", server):
+        (project.root / folder / "servers").mkdir(parents=True, exist_ok=True)
+        shutil.copy(SERVERS / file, project.root / folder / "servers" / file)
+    text = HARNESS.format(name=name or Path(folder).name, server=server, more=more)
+    project.write({f"{folder}/harness.toml": text, f"{folder}/suites/all.toml": SUITE})
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(
+        ["git", *who, *arguments], cwd=folder, env=git_environment(os.environ), check=True, capture_output=True
+    )
+
+
+def committed(project, folder: str) -> None:
+    git(project.root / folder, "init", "-q", "-b", "main")
+    git(project.root / folder, "add", "-A")
+    git(project.root / folder, "commit", "-q", "-m", "first")
+
+
+def listed(project, *entries: str, head: str = "") -> None:
+    project.write({"rollout.toml": "\n".join(["schema = 1", head, *(f"[[repository]]\n{item}" for item in entries)])})
+
+
+def states(report: dict) -> dict[str, tuple[str, str]]:
+    return {item["name"]: (item["state"], item["verdict"]) for item in report["repositories"]}
+
+
+def errors(report: dict, server: str) -> list[dict]:
+    return [item for item in report["errors"] if item["server"] == server]
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory, project_in) -> tuple:
+    """One pass over repositories of which nearly every one fails in a way of its own."""
+    project = project_in(tmp_path_factory.mktemp("faults"))
+    repository(project, "alpha")
+    repository(project, "mono/servers/beta", name="beta")
+    committed(project, "mono")
+    git(project.root / "mono", "tag", "v1")
+    repository(project, "bare", name="kept")
+    (project.root / "bare" / "harness.toml").unlink()
+    shutil.move(project.root / "bare" / "suites", project.root / "kept" / "suites")
+    project.write({"kept/harness.toml": HARNESS.format(name="kept", server="good.py", more="")})
+    repository(project, "broken")
+    project.write({"broken/harness.toml": 'schema = 1\n[server]\nname = "broken"\ncomand = []\n'})
+    repository(project, "unbuilt", more='build = [["sh", "-c", "echo no compiler; exit 7"]]')
+    repository(project, "mute", server="dies_at_start.py")
+    repository(project, "hangs", more='build = [["sleep", "597"]]')
+    repository(project, "killed", more='build = [["sh", "-c", "kill -9 $PPID"]]')
+    repository(project, "unready")
+    with (project.root / "unready" / "harness.toml").open("a") as file:
+        file.write('[backends.b]\nuse = "never"\n')
+    project.write({"unready/backends/never/backend.toml": NEVER_READY})
+    repository(project, "twin", name="alpha")
+    repository(project, "suiteless")
+    (project.root / "suiteless" / "suites" / "all.toml").unlink()
+    listed(
+        project,
+        'path = "alpha"\ntags = ["good"]',
+        'git = "mono"\nref = "v1"\nsubdir = "servers/beta"\nname = "beta"\ntags = ["good"]',
+        'path = "bare"\nharness = "kept/harness.toml"\nname = "kept"\ntags = ["good"]',
+        'git = "nowhere"\nref = "main"',
+        'git = "mono"\nref = "v2"\nname = "no-such-ref"',
+        'path = "absent"',
+        'path = "broken"',
+        'path = "unbuilt"',
+        'path = "mute"',
+        'path = "hangs"\ntimeout_s = 4',
+        'path = "killed"',
+        'path = "unready"',
+        'path = "twin"',
+        'path = "suiteless"',
+    )
+    central = "".join(EXCUSED.format(name=name) for name in ("alpha", "beta", "kept", "unbuilt"))
+    central += '[elsewhere.exercised]\ntool = "a server that no repository of the list has, perhaps"\n'
+    project.write({"exemptions.toml": f"schema = 1\n{central}"})
+    project.write(
+        {"alpha/exemptions.toml": 'schema = 1\n[alpha.exercised]\nfail = "the same is said by the central file"\n'}
+    )
+    done = project.run("rollout", "--jobs", "3", "--runtime", "process", timeout=GUARD_S * 2)
+    return project, done
+
+
+def test_every_repository_is_an_entry_and_what_fails_does_not_keep_the_others(faults):
+    _, done = faults
+    assert states(done.report) == {
+        "alpha": ("done", "findings"),
+        "beta": ("done", "clean"),
+        "kept": ("done", "clean"),
+        "nowhere": ("not-checked-out", "error"),
+        "no-such-ref": ("not-checked-out", "error"),
+        "absent": ("files", "error"),
+        "broken": ("files", "error"),
+        "unbuilt": ("done", "error"),
+        "mute": ("done", "error"),
+        "hangs": ("timed-out", "error"),
+        "killed": ("ended", "error"),
+        "unready": ("done", "error"),
+        "twin": ("files", "error"),
+        "suiteless": ("files", "nothing-run"),
+    }
+    assert done.code == done.report["exit"] == 6
+    jsonschema.Draft202012Validator(published_schema()).validate(done.report)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("nowhere", "build", "cannot be checked out"),
+        ("no-such-ref", "build", "has no branch, tag or commit 'v2'"),
+        ("absent", "config", "there is no folder"),
+        ("broken", "config", "comand: unknown key"),
+        ("unbuilt", "build", "sh -c"),
+        ("mute", "server", "before its first answer"),
+        ("hangs", "stack", "it took over 4 s"),
+        ("killed", "stack", "was killed by signal 9"),
+        ("unready", "stack", "not ready"),
+        ("suiteless", "nothing-run", "there is no suite"),
+    ],
+)
+def test_a_failure_says_its_cause(faults, name, kind, words):
+    _, done = faults
+    found = errors(done.report, name)
+    assert {item["kind"] for item in found} == {kind}
+    assert any(words in item["message"] for item in found), found
+
+
+def test_a_log_comes_with_what_failed_and_lies_beside_the_evidence(faults):
+    project, done = faults
+    assert any("no compiler" in item["log"] for item in errors(done.report, "unbuilt"))
+    rows = {item["name"]: item for item in done.report["repositories"]}
+    assert (project.root / ".rollcall" / "evidence" / rows["hangs"]["log"]).is_file()
+    assert rows["nowhere"]["log"] == ""
+
+
+def test_a_second_server_of_one_name_is_the_later_repositorys_error(faults):
+    _, done = faults
+    found = [item for item in errors(done.report, "alpha") if item["kind"] == "config"]
+    assert len(found) == 1
+    assert "the server of alpha is called 'alpha' too" in found[0]["message"]
+
+
+def test_the_same_entry_in_the_central_file_and_in_the_repository_is_a_duplicate_that_names_both(faults):
+    _, done = faults
+    found = [item for item in done.report["findings"] if item["check"] == "exemption/duplicate"]
+    assert len(found) == 1
+    assert (found[0]["file"], found[0]["server"]) == ("exemptions.toml", "alpha")
+    assert "is excused at alpha/exemptions.toml:3 already" in found[0]["message"]
+
+
+def test_what_rests_on_absent_repositories_is_not_judged(faults):
+    _, done = faults
+    open_ones = {(item["server"], item["subject"]) for item in done.report["not_judged"] if item["file"]}
+    assert ("elsewhere", "tool") in open_ones  # it may be the server of one that could not be had
+    assert ("unbuilt", "fail") in open_ones
+    assert not [item for item in done.report["findings"] if item["check"] == "exemption/stale"]
+
+
+def test_nothing_is_left_running(faults):
+    left = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"sleep\x00597\x00" in path.read_bytes():
+                left.append(path)
+        except OSError:
+            continue
+    assert not left
+
+
+def test_judging_again_gives_the_same_bytes_without_the_remote(faults):
+    project, done = faults
+    folder = project.root / ".rollcall"
+    first = {name: (folder / name).read_bytes() for name in ("report.json", "report.xml", "report.md", "report.sarif")}
+    (project.root / "mono").rename(project.root / "moved")
+    try:
+        again = project.run("rollout", "judge", "--runtime", "process")
+    finally:
+        (project.root / "moved").rename(project.root / "mono")
+    assert again.code == done.code
+    assert {name: (folder / name).read_bytes() for name in first} == first
+    assert again.stdout == done.stdout
+
+
+def test_the_matrix_shows_every_repository_with_its_worst_first(faults):
+    _, done = faults
+    head = done.stdout.splitlines()[0]
+    assert "14 repositories" in head
+    rows = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and "/" in line[:60]]
+    assert {"alpha", "beta", "kept"} <= set(rows)
+    markdown = (faults[0].root / ".rollcall" / "report.md").read_text()
+    assert "| `hangs` | error |" in markdown
+    assert "timed out" in markdown
+
+
+def test_only_names_and_tags_are_taken_and_the_rest_is_left_to_somebody_else(faults):
+    project, _ = faults
+    done = project.run("rollout", "judge", "--only", "good", "--runtime", "process", "--out", "good", out="good")
+    assert set(states(done.report)) == {"alpha", "beta", "kept"}
+    assert done.code == 1  # the duplicate
+    unknown = project.run("rollout", "judge", "--only", "goood")
+    assert unknown.code == 2
+    assert "did you mean 'good'?" in unknown.stderr
+
+
+# --- resume ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(project):
+    """Two repositories whose servers are clean, one of them checked out by git."""
+    repository(project, "one")
+    repository(project, "two")
+    committed(project, "two")
+    listed(project, 'path = "one"', 'git = "two"\nref = "main"')
+    text = "schema = 1\n" + EXCUSED.format(name="one") + EXCUSED.format(name="two")
+    project.write({"exemptions.toml": text})
+    return project
+
+
+def test_resume_runs_only_what_is_missing_or_has_changed(pair):
+    first = pair.run("rollout", "--jobs", "2", timeout=GUARD_S)
+    assert first.code == 0, first.stdout + first.stderr
+    kept = pair.run("rollout", "--resume", "--jobs", "2", timeout=GUARD_S)
+    assert kept.code == 0
+    assert kept.stderr.count("its evidence is kept") == 2
+    assert kept.report == first.report
+
+    exemptions = pair.root / "exemptions.toml"
+    exemptions.write_text(exemptions.read_text().replace("[two.exercised]\nfail = ", "[two.exercised]\nfial = "))
+    judged = pair.run("rollout", "--resume", "--jobs", "2", timeout=GUARD_S)
+    assert judged.stderr.count("its evidence is kept") == 2
+    assert {item["check"] for item in judged.report["findings"]} == {"exemption/stale", "exercised/failed-only"} or {
+        item["check"] for item in judged.report["findings"]
+    } == {"exemption/stale", "exercised/missing"}
+
+    server = pair.root / "one" / "servers" / "good.py"  # nothing is built: the sources themselves are run
+    server.write_text(server.read_text() + "\n")
+    changed = pair.run("rollout", "--resume", "--jobs", "2", timeout=GUARD_S)
+    assert changed.stderr.count("its evidence is kept") == 1
+    assert "✓ one: run" in changed.stderr
+
+
+# --- shards ---------------------------------------------------------------------------------------------
+
+
+def test_shards_joined_give_the_report_of_one_machine_and_a_lost_one_is_not_judged(pair):
+    whole = pair.run("rollout", "--jobs", "2", "--state", "whole", "--out", "whole", out="whole", timeout=GUARD_S)
+    assert whole.code == 0, whole.stderr
+    planned = json.loads(pair.run("rollout", "plan", "--shards", "2", "--format", "github", "--state", "whole").stdout)
+    parts = planned["include"]
+    assert [part["shard"] for part in parts] == ["1/2", "2/2"]
+    assert {name for part in parts for name in part["only"].split(",")} == {"one", "two"}
+    for number, part in enumerate(parts, 1):
+        shard = f"shard{number}"
+        done = pair.run("rollout", "--only", part["only"], "--state", shard, "--out", shard, out=shard, timeout=GUARD_S)
+        assert (done.code, done.report["verdict"]) == (0, "partial"), done.stderr
+
+    lost = pair.run("rollout", "merge", "shard1", "--state", "lost", "--out", "lost", out="lost")
+    assert lost.code == 3
+    assert {state for state, _ in states(lost.report).values()} == {"done", "no-record"}
+    assert any("no pass has come to it" in item["why"] for item in lost.report["not_judged"])
+
+    both = ("--state", "joined", "--out", "joined")
+    joined = pair.run("rollout", "merge", "shard1", "shard2", *both, out="joined")
+    assert joined.code == 0, joined.stderr
+    for name in ("report.json", "report.xml", "report.md", "report.sarif"):
+        assert (pair.root / "joined" / name).read_bytes() == (pair.root / "whole" / name).read_bytes(), name
+    wrong = pair.run("rollout", "merge", "one", *both)
+    assert wrong.code == 2
+    assert "holds no evidence of a rollout" in wrong.stderr
+
+
+def test_a_shard_by_number_is_one_of_those_that_are_planned(pair):
+    plain = pair.run("rollout", "plan", "--shards", "2", "--format", "json")
+    rows = json.loads(plain.stdout)["include"]
+    assert sorted(row["only"] for row in rows) == ["one", "two"]
+    gitlab = json.loads(pair.run("rollout", "plan", "--shards", "2", "--format", "gitlab").stdout)
+    assert gitlab["rollout"]["parallel"]["matrix"][0] == {"ROLLCALL_SHARD": "1/2", "ROLLCALL_ONLY": rows[0]["only"]}
+    assert "mcp-rollcall rollout --only=one" in pair.run("rollout", "plan", "--shards", "2").stdout
+    assert pair.run("rollout", "--shard", "3/2").code == 2
+
+
+# --- interruption, and two at once ----------------------------------------------------------------------
+
+
+def spawn(project, *arguments: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "harness", "rollout", *arguments],
+        cwd=project.root,
+        env=project.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def running(mark: bytes) -> list[Path]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark in path.read_bytes():
+                found.append(path)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_an_interrupted_pass_cleans_up_and_still_reports(project, number):
+    repository(project, "quick")
+    repository(project, "slow", more=f'build = [["sleep", "59{number:d}.25"]]')
+    repository(project, "later")
+    listed(project, 'path = "quick"', 'path = "slow"', 'path = "later"')
+    mark = f"sleep\x0059{number:d}.25".encode()
+    process = spawn(project, "--jobs", "1")
+    try:
+        deadline = time.monotonic() + GUARD_S
+        while not running(mark) and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.1)
+        assert running(mark), process.communicate(timeout=5)[1] if process.poll() is not None else "no build began"
+        process.send_signal(number)
+        process.communicate(timeout=GUARD_S)
+    finally:
+        process.kill()
+    deadline = time.monotonic() + GUARD_S
+    while running(mark) and time.monotonic() < deadline:  # a child whose parent is killed sees it by itself
+        time.sleep(0.1)
+    assert not running(mark)
+    if number == signal.SIGKILL:
+        return
+    assert process.returncode == 130
+    report = json.loads((project.root / ".rollcall" / "report.json").read_text())
+    assert (report["verdict"], report["exit"]) == ("error", 130)
+    assert states(report)["quick"][0] == "done"
+    assert states(report)["slow"][0] == "interrupted"
+    assert states(report)["later"][0] == "not-begun"
+    assert {run["server"] for run in report["ran"]} == {"quick"}
+    assert [item["kind"] for item in report["errors"]] == ["interrupted"]
+    again = project.run("rollout", "judge")
+    assert (again.code, again.report) == (130, report)
+
+
+def test_two_passes_at_once_over_one_state_both_come_to_their_end(pair):
+    both = [spawn(pair, "--jobs", "2") for _ in range(2)]
+    for process in both:
+        out, error = process.communicate(timeout=GUARD_S)
+        assert process.returncode == 0, out + error
+
+
+def test_evidence_that_cannot_be_written_is_an_error_of_each_and_the_report_is_there(pair):
+    done = pair.run("rollout", "--evidence", "rollout.toml/evidence", "--jobs", "2", timeout=GUARD_S)
+    assert done.code == 5
+    assert {item["kind"] for item in done.report["errors"]} == {"stack"}
+    assert {item["server"] for item in done.report["errors"]} == {"one", "two"}
+
+
+def test_a_foreign_noxfile_and_a_foreign_package_of_our_name_are_not_imported(pair):
+    bomb = "raise SystemExit('imported')\n"
+    for folder in ("one", "."):
+        pair.write(
+            {f"{folder}/noxfile.py": bomb, f"{folder}/harness/__init__.py": bomb, f"{folder}/sitecustomize.py": bomb}
+        )
+    done = pair.run("rollout", "--only", "one", timeout=GUARD_S)
+    assert done.code == 0, done.stderr
+
+
+def test_a_list_with_problems_is_exit_2_with_all_of_them(project):
+    listed(project, 'pth = "one"', 'path = "two"\nref = "main"')
+    done = project.run("rollout")
+    assert done.code == 2
+    assert done.stderr.count("rollout.toml:") >= 3
+    assert project.run("rollout", "--list", "nowhere").code == 2
