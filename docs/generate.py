@@ -35,6 +35,10 @@ COMMANDS = (
     "backends list",
     "backends show",
     "backends try",
+    "rollout",
+    "rollout judge",
+    "rollout plan",
+    "rollout merge",
     "reap",
     "doctor",
 )
