@@ -87,6 +87,16 @@ def selects_servers(sub: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
+def over_all(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--rollout",
+        nargs="?",
+        const="rollout.toml",
+        metavar="LIST",
+        help="all repositories of a list (default: rollout.toml) that are here, by the evidence of the last rollout",
+    )
+
+
 def selects(sub: argparse.ArgumentParser) -> None:
     group = selects_servers(sub)
     group.add_argument(

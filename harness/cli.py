@@ -20,6 +20,7 @@ from harness.arguments import (
     judging,
     listing,
     matrix,
+    over_all,
     proposing,
     pruning,
     rebuild,
@@ -207,6 +208,7 @@ def _parser() -> Parser:
         _exemptions,
         "the verdict on every entry of the exemption files, by the recorded evidence",
         selects,
+        over_all,
         runtime,
         state,
         judging,
@@ -216,6 +218,7 @@ def _parser() -> Parser:
         _prune,
         "remove entries that are false or stale, by the recorded evidence",
         selects_servers,
+        over_all,
         runtime,
         state,
         judged_on,
@@ -227,6 +230,7 @@ def _parser() -> Parser:
         _propose,
         "write entries without reasons for what fails and may be excused",
         selects_servers,
+        over_all,
         runtime,
         state,
         judged_on,
@@ -238,6 +242,7 @@ def _parser() -> Parser:
         _list,
         "show all entries, by owner, check, age or expiry",
         selects_servers,
+        over_all,
         judged_on,
         listing,
     )
@@ -256,6 +261,8 @@ def _parser() -> Parser:
 def _options(parsed: argparse.Namespace) -> Options:
     from harness.integration import Options, expanded
 
+    if getattr(parsed, "rollout", None) is not None:
+        return rollout_commands.over_all(parsed)
     base = Path.cwd()
     value: Callable[[str], object] = lambda name: getattr(parsed, name, None)  # noqa: E731
 

@@ -48,6 +48,8 @@ class Options:
 
     base: Path
     projects: tuple[Path, ...] = (Path(),)
+    central: Path | None = None  # an exemptions file that speaks of all projects, besides their own
+    checkouts: Path | None = None  # below it are checkouts, where files are not to be changed
     repository: Path | None = None  # the folder that the one project speaks of, where its file is kept elsewhere
     servers: tuple[str, ...] = ()
     default_servers: tuple[str, ...] = ()
@@ -234,6 +236,7 @@ def _load(options: Options, outcome: Outcome | None) -> Loaded:
             catalogue=catalogue(),
             exemptions_beside=options.base,
             repository=options.repository,
+            central=options.central,
         )
     loaded, problems = load_healthy(
         paths,
@@ -241,6 +244,7 @@ def _load(options: Options, outcome: Outcome | None) -> Loaded:
         catalogue=catalogue(),
         exemptions_beside=options.base,
         repository=options.repository,
+        central=options.central,
     )
     if problems is not None:
         if options.servers and set(options.servers) <= set(loaded.broken):
