@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "Parser",
+    "also",
     "diffs",
     "dry",
     "judged_on",
@@ -144,6 +145,17 @@ def state(sub: argparse.ArgumentParser) -> None:
 
 def rebuild(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--rebuild", action="store_true", help="build even if nothing has changed")
+
+
+def also(sub: argparse.ArgumentParser) -> None:
+    """Adds further folders of evidence."""
+    sub.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="further evidence, recorded elsewhere: it counts where server and build agree, else it is listed",
+    )
 
 
 def judging(sub: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from harness import __version__, backends_door, proxy_commands, rollout_commands
 from harness.arguments import (
     Parser,
+    also,
     diffs,
     dry,
     judged_on,
@@ -201,6 +202,7 @@ def _parser() -> Parser:
         selects,
         runtime,
         state,
+        also,
         judging,
     )
     add(
@@ -284,6 +286,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         cases=getattr(parsed, "cases", ""),
         runtime=getattr(parsed, "runtime", "auto"),
         evidence=path("evidence"),
+        also=tuple(map(Path, getattr(parsed, "also", ()))),
         state=path("state"),
         out=next((base / item for item in reversed(getattr(parsed, "out", ())) if not _is_file(base / item)), None),
         out_files=tuple(base / item for item in getattr(parsed, "out", ()) if _is_file(base / item)),

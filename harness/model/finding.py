@@ -29,6 +29,7 @@ __all__ = [
     "Severity",
     "ToolDetails",
     "ToolFate",
+    "Uncounted",
     "Verdict",
     "place_of",
 ]
@@ -227,6 +228,15 @@ class CaseResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Uncounted:
+    """Evidence that was found and is not judged: where it lies below its root, and why it does not count."""
+
+    server: str
+    place: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
     """What became of one command of `[suites]` in one run: `exit`, `outcome` and `output` as in CommandRecord."""
 
@@ -281,6 +291,7 @@ class Judgement:
     lowered: tuple[Lowered, ...] = ()
     listed: tuple[Listed, ...] = ()
     repositories: tuple[Repository, ...] = ()
+    uncounted: tuple[Uncounted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

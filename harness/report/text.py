@@ -26,6 +26,7 @@ from harness.model.finding import (
     NotJudged,
     Ran,
     Report,
+    Uncounted,
     Verdict,
 )
 from harness.report.ansi import Paint
@@ -89,6 +90,7 @@ def to_text(report: Report, *, color: bool = False, width: int = 100) -> str:
         *_findings(judgement.findings, paint, width),
         *_errors(judgement.errors, paint, width),
         _not_judged(judgement.not_judged, paint, width),
+        _uncounted(judgement.uncounted, paint, width),
         _excused(judgement.excused, paint, width),
         _lowered(judgement.lowered, paint, width),
     ]
@@ -412,6 +414,13 @@ def _not_judged(items: Sequence[NotJudged], paint: Paint, width: int) -> list[st
         return f"? {visible(check)}{f': {about}' if about else ''}{many}", why + (" (your selection)" if own else "")
 
     return _listed("Not judged", list(groups.items()), shown, paint, width, count=str(len(items)))
+
+
+def _uncounted(items: Sequence[Uncounted], paint: Paint, width: int) -> list[str]:
+    def shown(item: Uncounted) -> tuple[str, str]:
+        return f"{visible(item.server)}: {visible(item.place)}", item.why
+
+    return _listed("Evidence that is not counted", items, shown, paint, width)
 
 
 def _excused(items: Sequence[Excused], paint: Paint, width: int) -> list[str]:
