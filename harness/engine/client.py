@@ -24,8 +24,8 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from harness.engine.pipe import Pipe, PipeClosed
 from harness.engine.record import Recorder
-from harness.engine.stdio import PipeClosed, Stdio
 from harness.engine.wire import MAX_PAGES
 from harness.errors import iterate_errors
 from harness.model.frame import message_in
@@ -76,7 +76,7 @@ async def load_client() -> None:
 
 
 async def client_pass(
-    spawn: Callable[[Recorder], Awaitable[Stdio]],
+    spawn: Callable[[Recorder], Awaitable[Pipe]],
     recorder: Recorder,
     *,
     era: Era,
@@ -95,11 +95,11 @@ async def client_pass(
         call_s: For each page of a list.
         hurry: Do not give the server its time when stdin is closed.
     """
-    stdio: Stdio | None = None
+    pipe: Pipe | None = None
     done = False
     try:
-        stdio = await spawn(recorder)
-        link = _Link(stdio)
+        pipe = await spawn(recorder)
+        link = _Link(pipe)
         with anyio.move_on_after(PASS_S):
             sdk = await anyio.to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
             recorder.add(Diagnostic, what="client", detail=f"mcp {version('mcp')}, mode {MODES[era]!r}")
@@ -116,8 +116,8 @@ async def client_pass(
                 recorder.add(Diagnostic, what="client-failed", detail=_text(recorder, leaf, named=True))
     finally:
         with suppress(OSError), anyio.CancelScope(shield=True):
-            if stdio is not None:
-                await stdio.stop(hurry=hurry or not done)
+            if pipe is not None:
+                await pipe.stop(hurry=hurry or not done)
         recorder.close()
 
 
@@ -245,22 +245,22 @@ class _Link:
         discovered: The result of server/discover, as it came.
     """
 
-    def __init__(self, stdio: Stdio) -> None:
+    def __init__(self, pipe: Pipe) -> None:
         self.sdk: _Sdk | None = None
         self.discovered: Any = None
-        self._stdio = stdio
-        self._recorder = stdio.recorder
+        self._pipe = pipe
+        self._recorder = pipe.recorder
         self._feed, self._lines = anyio.create_memory_object_stream[bytes](math.inf)
         self._open: dict[str, str] = {}
         self._last: str | None = None
-        stdio.on_line = self._line
-        stdio.on_dead = lambda _: self._feed.close()
-        stdio.traffic = lambda: (tuple(self._open.values()), self._last)
+        pipe.on_line = self._line
+        pipe.on_dead = lambda _: self._feed.close()
+        pipe.traffic = lambda: (tuple(self._open.values()), self._last)
 
     @property
     def dead(self) -> bool:
         """Whether no answer can come any more."""
-        return bool(self._stdio.dead)
+        return bool(self._pipe.dead)
 
     async def __aenter__(self) -> tuple[_Reader, _Writer]:
         assert self.sdk is not None
@@ -288,7 +288,7 @@ class _Link:
         Raises:
             ClosedResourceError: The server cannot get it any more; so does the SDK's own transport.
         """
-        if self._stdio.dead or self._stdio.exit is not None:
+        if self._pipe.dead or self._pipe.exit is not None:
             raise anyio.ClosedResourceError
         message = message_in(line) or {}
         method = message.get("method")
@@ -298,7 +298,7 @@ class _Link:
         self._last = label
         self._recorder.sent(line, label)
         try:
-            self._stdio.send(line)
+            self._pipe.send(line)
         except PipeClosed:
             self._feed.close()  # or a request would hang for ever
             raise anyio.ClosedResourceError from None

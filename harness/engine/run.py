@@ -17,16 +17,18 @@ import anyio
 
 from harness.engine.build import Built
 from harness.engine.client import client_pass, load_client
-from harness.engine.container import ContainerRun, container_run
+from harness.engine.container import container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.guard import check_targets
 from harness.engine.mask import Masker, is_secret_name
+from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
 from harness.engine.stack import Stack
-from harness.engine.stdio import Stdio, describe_code, elapsed_ms, open_stdio
+from harness.engine.start import Start
+from harness.engine.stdio import describe_code, elapsed_ms
 from harness.engine.suite import run_cases
 from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, TimedOut, WireSession
 from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors, world_error
@@ -67,43 +69,6 @@ class _State:
     command: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Start:
-    """How the server is started, each time."""
-
-    argv: tuple[str, ...]
-    cwd: Path
-    env: Mapping[str, str]
-    marker: str
-    container: ContainerRun | None
-
-    async def open(self, recorder: Recorder, server: str) -> Stdio:
-        """A server process as `spawn` starts it; where none starts, the transcript is closed, and gone if empty.
-
-        Raises:
-            ServerError: It could not be started.
-        """
-        try:
-            return await self.spawn(recorder, server)
-        except BaseException:
-            recorder.close()
-            if recorder.count == 0:
-                recorder.path.unlink()
-            raise
-
-    async def spawn(self, recorder: Recorder, server: str) -> Stdio:
-        """A server process with its pipes; its container, if it has one, has labels of ours.
-
-        Raises:
-            ServerError: It could not be started; the recorder stays open.
-        """
-        argv = self.argv if self.container is None else self.container.argv
-        stdio = await open_stdio(argv, cwd=self.cwd, env=self.env, marker=self.marker, recorder=recorder, server=server)
-        if self.container is not None:
-            stdio.leftovers = partial(self.container.remove, env=self.env, cwd=self.cwd)
-        return stdio
-
-
 @dataclass(slots=True, kw_only=True)
 class _Bench:
     """The present server of a run; see `harness.engine.suite.Bench`."""
@@ -113,11 +78,11 @@ class _Bench:
     attempt: Attempt
     masker: Masker
     state: _State
-    start: _Start
+    start: Start
     began: float
     count: int = 0
     restarts: int = 0
-    _stdio: Stdio | None = None
+    _pipe: Pipe | None = None
     _session: WireSession | None = None
 
     @property
@@ -129,18 +94,18 @@ class _Bench:
     @property
     def recorder(self) -> Recorder:
         """Its transcript."""
-        return self.session_pipes.recorder
+        return self.pipe.recorder
 
     @property
-    def session_pipes(self) -> Stdio:
-        """Its pipes."""
-        assert self._stdio is not None
-        return self._stdio
+    def pipe(self) -> Pipe:
+        """The way to it."""
+        assert self._pipe is not None
+        return self._pipe
 
     @property
     def dead(self) -> bool:
         """Whether no answer can come from it any more."""
-        return bool(self.session_pipes.dead) or self.session_pipes.process.look()
+        return bool(self.pipe.dead) or self.pipe.process.look()
 
     async def begin(self, *, why: str = "") -> None:
         """Starts a server and opens the session.
@@ -151,13 +116,15 @@ class _Bench:
         """
         self.count += 1
         recorder = self.record_in(self.attempt.transcript(self.count))
-        self._stdio = await self.start.open(recorder, self.project.server.name)
+        self._pipe = await self.start.open(recorder, self.project.server.name)
         if why:
             recorder.add(Diagnostic, what="restarted", detail=why)
         self._session = WireSession(
-            self._stdio, era=self.run.key.era, elicit=self.run.profile.elicit, zero=self.count == 1
+            self._pipe, era=self.run.key.era, elicit=self.run.profile.elicit, zero=self.count == 1
         )
         self.state.client_capabilities = self._session.client_capabilities
+        if not_ready := await self._pipe.ready(self.project.server.start_timeout_s):
+            raise await self._failed(not_ready)
         await self._open()
 
     def record_in(self, path: Path) -> Recorder:
@@ -177,7 +144,7 @@ class _Bench:
         Raises:
             EvidenceLost: It is not.
         """
-        failed = None if self._stdio is None else self._stdio.recorder.failed
+        failed = None if self._pipe is None else self._pipe.recorder.failed
         if failed is not None:
             raise EvidenceLost(self.attempt.folder.parent, failed)
 
@@ -215,11 +182,11 @@ class _Bench:
 
     async def _failed(self, why: str) -> ServerError:
         """The error for a server that gave no usable first answer, after it was stopped."""
-        stdio = self.session_pipes
-        ended = stdio.process.ended.is_set()
-        what = describe_code(stdio.process.code or 0)
-        ran = f"[{elapsed_ms(stdio.process)} ms from start to {'exit' if ended else 'now'}]"
-        noise, unfinished = stdio.line_count, self.masker.bytes(stdio.unfinished)
+        pipe = self.pipe
+        ended = pipe.process.ended.is_set()
+        what = describe_code(pipe.process.code or 0)
+        ran = f"[{elapsed_ms(pipe.process)} ms from start to {'exit' if ended else 'now'}]"
+        noise, unfinished = pipe.line_count, self.masker.bytes(pipe.unfinished)
         await self.stop(hurry=True)
         if ended:
             message = f"the server ended with {what} before its first answer"
@@ -236,7 +203,7 @@ class _Bench:
             f"\ncommand: {' '.join(self.start.argv)}\nfolder: {server.cwd}"
             f"\nvariables: {', '.join(sorted(self.start.env))}"
         )
-        tail = stdio.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
+        tail = pipe.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
         log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
         return ServerError(self.masker.text(message), log=log, server=server.name)
 
@@ -277,8 +244,8 @@ class _Bench:
 
     async def stop(self, *, hurry: bool = False) -> None:
         """Ends the present server, if there is one."""
-        if self._stdio is not None:
-            await self._stdio.stop(hurry=hurry)
+        if self._pipe is not None:
+            await self._pipe.stop(hurry=hurry)
 
 
 async def run_one(
@@ -376,7 +343,7 @@ async def _aside(bench: _Bench, progress: Progress) -> None:
 
 async def _compare(bench: _Bench, progress: Progress) -> None:
     """The official client's view of one more process of this server; nothing that becomes of it fails the run."""
-    key, server, before = bench.run.key, bench.project.server, bench.session_pipes.exit
+    key, server, before = bench.run.key, bench.project.server, bench.pipe.exit
     try:
         recorder = Recorder(bench.attempt.client, bodies=bench.attempt.bodies, masker=bench.masker, began=bench.began)
     except OSError:
@@ -421,26 +388,28 @@ async def _probe(bench: _Bench) -> None:
     server = bench.project.server
     recorder = bench.record_in(bench.attempt.probe)
     try:
-        stdio = await bench.start.open(recorder, server.name)
+        pipe = await bench.start.open(recorder, server.name)
     except ServerError:
         return
     try:
-        session = WireSession(stdio, era=bench.run.key.era, elicit=bench.run.profile.elicit)
+        session = WireSession(pipe, era=bench.run.key.era, elicit=bench.run.profile.elicit)
+        if await pipe.ready(min(server.start_timeout_s, PROBE_START_S)):
+            return
         await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
         method = "server/discover" if session.era == "modern" else "ping"
         wait_s, began = PROBE_WAIT_S, time.monotonic()
         with suppress(TimedOut):  # an answered request whose id could be taken for the line's
             await session.request(method, label=method, timeout_s=PROBE_PING_S)
             wait_s = min(PROBE_WAIT_S, max(PROBE_LEAST_S, PROBE_TIMES * (time.monotonic() - began)))
-        before = stdio.line_count
+        before = pipe.line_count
         session.send_line(BROKEN_LINE, BROKEN_LABEL)
         with anyio.move_on_after(wait_s):  # what comes later, until it has ended, is recorded too
-            while stdio.line_count == before and not stdio.dead:
+            while pipe.line_count == before and not pipe.dead:
                 await anyio.sleep(PROBE_POLL_S)
     except (NotSpoken, Refused, TimedOut, Died):
         return
     finally:
-        await stdio.stop(hurry=True)
+        await pipe.stop(hurry=True)
         if recorder.failed is not None:
             raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
 
@@ -514,7 +483,7 @@ def _start(
     folder: Path,
     masker: Masker,
     scope: Scope,
-) -> _Start:
+) -> Start:
     """Command and environment of the server, judged by the guard.
 
     Raises:
@@ -555,7 +524,7 @@ def _start(
             )
     env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
     container = container_run(argv, scope=scope, server=folder.name)
-    return _Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}", container=container)
+    return Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}", container=container)
 
 
 # --- after the end --------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import IO
 
 import anyio
 
+from harness.engine.pipe import PipeClosed
 from harness.engine.process import Exit, ServerProcess, start_process
 from harness.engine.record import Recorder
 from harness.model.transcript import LINE_LIMIT_BYTES, Body, Diagnostic, Exited, Orphan, Spawned, Stderr, Truncated
@@ -29,7 +30,6 @@ __all__ = [
     "STDERR_TAIL_BYTES",
     "STDOUT_LIMIT_BYTES",
     "LineSplitter",
-    "PipeClosed",
     "Stdio",
     "open_stdio",
 ]
@@ -46,10 +46,6 @@ READING_S = 0.5  # and what was read so short a time ago is still being read
 SAMPLE_S = 0.1
 COMMAND_CHARS = 500  # of an orphan's command
 PIPE_BYTES = 1024 * 1024
-
-
-class PipeClosed(Exception):
-    """The server has closed its stdin, or it was closed by us."""
 
 
 class LineSplitter:
@@ -132,6 +128,7 @@ class Stdio:
         self.recorder = recorder
         self.on_line: Callable[[bytes], None] = lambda _: None
         self.on_dead: Callable[[str], None] = lambda _: None
+        self.on_lost: Callable[[int | str, str], None] = lambda _, __: None  # what was written is never lost by itself
         self.traffic: Callable[[], tuple[tuple[str, ...], str | None]] = lambda: ((), None)
         self.leftovers: Callable[[], Awaitable[tuple[Orphan, ...]]] | None = None
         self.dead = ""
@@ -169,6 +166,10 @@ class Stdio:
         if self.recorder.failed is not None:
             self._unrecorded()
 
+    async def ready(self, timeout_s: float) -> str:  # noqa: ARG002 - a pipe can be written to at once
+        """A process that was started can be spoken to."""
+        return ""
+
     # --- to the server ------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
@@ -186,6 +187,10 @@ class Stdio:
         if self.unsent and not self._sampling:
             self._read_at = time.monotonic()
             self._sample()
+
+    def abandon(self, id: int | str) -> bool:  # noqa: A002, ARG002 - it is called so
+        """Nothing but a notification says so over stdio."""
+        return False
 
     def _sample(self) -> None:
         """Looks whether the server reads, for as long as bytes wait for it."""

@@ -20,7 +20,7 @@ import anyio
 
 from harness import __version__
 from harness.engine.forms import form_content
-from harness.engine.stdio import PipeClosed, Stdio
+from harness.engine.pipe import Pipe, PipeClosed
 from harness.model.frame import message_in
 from harness.model.outcome import cut
 from harness.model.plan import Action, Elicit, Era
@@ -35,6 +35,7 @@ __all__ = [
     "Died",
     "Final",
     "Listing",
+    "Lost",
     "NotSpoken",
     "Refused",
     "TimedOut",
@@ -85,6 +86,10 @@ class Died(Exception):
         self.untouched = untouched
 
 
+class Lost(Died):
+    """No answer can come to this request, though the server lives: what was to bring it has ended without it."""
+
+
 class NotSpoken(Exception):
     """The server does not speak this era; the message is its own word for that."""
 
@@ -130,7 +135,7 @@ class WireSession:
         capabilities: As the server declared them.
     """
 
-    def __init__(self, stdio: Stdio, *, era: Era, elicit: Elicit | None, zero: bool = True) -> None:
+    def __init__(self, pipe: Pipe, *, era: Era, elicit: Elicit | None, zero: bool = True) -> None:
         self.era = era
         self.elicit = elicit
         self.client_capabilities: dict[str, Any] = {} if elicit is None else {"elicitation": {"form": {}}}
@@ -138,8 +143,8 @@ class WireSession:
         self.server_info: Mapping[str, Any] = {}
         self.protocol = ""
         self.capabilities: Mapping[str, Any] = {}
-        self._stdio = stdio
-        self._recorder = stdio.recorder
+        self._pipe = pipe
+        self._recorder = pipe.recorder
         self._loop = asyncio.get_running_loop()
         self._ids = _ids(zero)
         self._starts: dict[int | str, int] = {}  # id -> where in the bytes of stdin its request begins
@@ -157,9 +162,10 @@ class WireSession:
             f"{_META}clientInfo": client,
             f"{_META}clientCapabilities": self.client_capabilities,
         }
-        stdio.on_line = self._line
-        stdio.on_dead = self._dead
-        stdio.traffic = self._traffic
+        pipe.on_line = self._line
+        pipe.on_dead = self._dead
+        pipe.on_lost = self._lost
+        pipe.traffic = self._traffic
 
     # --- the beginning ------------------------------------------------------------------------------
 
@@ -176,7 +182,7 @@ class WireSession:
             await self._discover(timeout_s)
         else:
             await self._initialize(timeout_s)
-        self._launched = self._stdio.process.family()
+        self._launched = self._pipe.process.family()
 
     async def _initialize(self, timeout_s: float) -> None:
         params = {
@@ -255,8 +261,8 @@ class WireSession:
             Died: No answer can come.
             ValueError: The parameters are no JSON (NaN, for one); nothing was sent.
         """
-        if self._stdio.dead or self._stdio.process.look():
-            raise Died(self._stdio.dead or self._stdio.ended, untouched=self._stdio.process.ended.is_set())
+        if self._pipe.dead or self._pipe.process.look():
+            raise Died(self._pipe.dead or self._pipe.ended, untouched=self._pipe.process.ended.is_set())
         if timeout_s <= 0:
             raise TimedOut(label, timeout_s, "")
         key = next(self._ids)
@@ -271,7 +277,7 @@ class WireSession:
         self._unanswered[key] = label
         self._labels = (*self._labels, label)
         self._step = step
-        self._starts[key] = self._stdio.sent_bytes
+        self._starts[key] = self._pipe.sent_bytes
         await self._send(key, line, label, step, number)
         timer = self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, timeout_s, step)
         try:
@@ -483,22 +489,22 @@ class WireSession:
         self._recorder.sent(line, label, step, number)
         self._last = label
         try:
-            self._stdio.send(line)
+            self._pipe.send(line)
         except PipeClosed:
             self._waiting.pop(key)
             with anyio.move_on_after(CLOSING_S):  # a process that ends closes its pipes first
-                await self._stdio.process.ended.wait()
-            if not self._stdio.process.ended.is_set():
+                await self._pipe.process.ended.wait()
+            if not self._pipe.process.ended.is_set():
                 raise Died("the server closed its stdin") from None
             self._recorder.add(Diagnostic, what="not-read", detail=label, step=step)
-            raise Died(self._stdio.ended, untouched=True) from None
+            raise Died(self._pipe.ended, untouched=True) from None
 
     def _send_quietly(self, line: bytes, label: str) -> None:
-        if self._stdio.dead or self._stdio.exit is not None:
+        if self._pipe.dead or self._pipe.exit is not None:
             return
         self._recorder.sent(line, label)
         try:
-            self._stdio.send(line)
+            self._pipe.send(line)
         except PipeClosed:
             return
 
@@ -507,23 +513,23 @@ class WireSession:
         if future is None or future.done():
             return
         self._recorder.add(Diagnostic, what="timeout", detail=label, step=step)
-        if unsent := self._stdio.unsent:
-            reading = self._stdio.reading
+        if unsent := self._pipe.unsent:
+            reading = self._pipe.reading
             detail = f"the server {'was still reading' if reading else 'has stopped reading'} its stdin; {unsent} bytes"
             what = "still-reading" if reading else "write-blocked"
             self._recorder.add(Diagnostic, what=what, detail=f"{detail} wait", step=step)
-        if self._stdio.coming:
-            detail = f"{len(self._stdio.unfinished)} bytes without a newline had come, and more were coming"
+        if self._pipe.coming:
+            detail = f"{len(self._pipe.unfinished)} bytes without a newline had come, and more were coming"
             self._recorder.add(Diagnostic, what="still-coming", detail=detail, step=step)
-        elif self._stdio.unfinished:
+        elif self._pipe.unfinished:
             self._recorder.add(
                 Diagnostic,
                 what="partial-line",
-                detail=_broken(self._recorder.masked(self._stdio.unfinished), label),
+                detail=_broken(self._recorder.masked(self._pipe.unfinished), label),
                 step=step,
             )
         self._children(step)
-        if method not in ("initialize", "server/discover"):
+        if not self._pipe.abandon(key) and method not in ("initialize", "server/discover"):
             self.notify("notifications/cancelled", {"requestId": key, "reason": f"no answer within {timeout_s:g} s"})
         future.set_exception(TimedOut(label, timeout_s, key))
 
@@ -531,18 +537,29 @@ class WireSession:
         """Notes what runs under the server that was not there when the session began."""
         if not self.answered:
             return
-        found = self._stdio.process.children(self._launched)
+        found = self._pipe.process.children(self._launched)
         for what, some in (("children", found), ("shares-stdin", [child for child in found if child.reads])):
             if some:
                 detail = "; ".join(self._cut(child.command, 200) for child in some[:MAX_CHILDREN])
                 self._recorder.add(Diagnostic, what=what, detail=detail, step=step)
 
+    def _lost(self, key: int | str, why: str) -> None:
+        label = self._unanswered.pop(key, None)
+        if label is None:
+            return
+        self._labels = tuple(self._unanswered.values())
+        self._last = label
+        self._recorder.add(Diagnostic, what="lost", detail=self._cut(f"{label}: {why}"), step=self._step)
+        future = self._waiting.get(key)
+        if future is not None and not future.done():
+            future.set_exception(Lost(why))
+
     def _dead(self, why: str) -> None:
-        ended = self._stdio.process.ended.is_set() and self._stdio.exit is None
+        ended = self._pipe.process.ended.is_set() and self._pipe.exit is None
         for key, future in self._waiting.items():
             if future.done():
                 continue
-            untouched = ended and self._stdio.unread_from(self._starts[key])
+            untouched = ended and self._pipe.unread_from(self._starts[key])
             if untouched:
                 self._recorder.add(Diagnostic, what="not-read", detail=self._unanswered[key], step=self._step)
             future.set_exception(Died(why, untouched=untouched))
