@@ -7,17 +7,33 @@ anybody is told of it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from harness.engine.process import Exit, ServerProcess
 from harness.engine.record import Recorder
 from harness.model.transcript import Orphan
 
-__all__ = ["Pipe", "PipeClosed"]
+__all__ = ["Loss", "Pipe", "PipeClosed"]
 
 
 class PipeClosed(Exception):
     """The server takes no more messages, or the pipe was closed by us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why one request can get no answer any more.
+
+    Attributes:
+        why: In words.
+        status: Of the HTTP response that came instead, 0 without one.
+        hint: What to do about it, where nothing of this server can be had before that is done.
+    """
+
+    why: str
+    status: int = 0
+    hint: str = ""
 
 
 class Pipe(Protocol):
@@ -38,7 +54,7 @@ class Pipe(Protocol):
     recorder: Recorder
     on_line: Callable[[bytes], None]
     on_dead: Callable[[str], None]
-    on_lost: Callable[[int | str, str], None]
+    on_lost: Callable[[int | str, Loss], None]
     traffic: Callable[[], tuple[tuple[str, ...], str | None]]
     leftovers: Callable[[], Awaitable[tuple[Orphan, ...]]] | None
     dead: str

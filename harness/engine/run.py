@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from secrets import token_hex
+from secrets import randbelow, token_hex
 from typing import Any, Literal
 
 import anyio
@@ -28,13 +28,14 @@ from harness.engine.record import Recorder
 from harness.engine.scope import Scope
 from harness.engine.stack import Stack
 from harness.engine.start import Start
-from harness.engine.stdio import describe_code, elapsed_ms
+from harness.engine.stdio import elapsed_ms
 from harness.engine.suite import run_cases
-from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, TimedOut, WireSession
+from harness.engine.tail import describe_code
+from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Lost, NotSpoken, Refused, TimedOut, WireSession
 from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors, world_error
 from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
-from harness.model.plan import CaseSpec, ProfileSpec, ProjectSpec, Run
+from harness.model.plan import CaseSpec, ProfileSpec, ProjectSpec, Run, Transport
 from harness.model.progress import Progress, stage
 from harness.model.transcript import Diagnostic, RunRecord
 
@@ -52,6 +53,10 @@ LOGS_S = 20.0  # for fetching the logs of the backends
 STDERR_LINES = 20
 BROKEN_LINE = b"#this line is no JSON#"  # not the beginning of any either: a reader of streams would wait for the rest
 BROKEN_LABEL = "probe/broken-json"
+
+NOT_THIS_ERA = (400, 404, 405, 406, 415, 501)  # how a server over HTTP may say so to the first request
+PORTS = (16_000, 32_000)  # below those that outgoing connections are given
+PORT_TRIES = 50
 
 Ended = Literal["finished", "not-spoken", "failed", "interrupted"]
 
@@ -167,6 +172,10 @@ class _Bench:
             if probed and discovering:
                 await self._not_spoken(str(error))
             raise await self._failed(str(error)) from None
+        except Lost as error:
+            if probed and not error.hint and (discovering or error.status in NOT_THIS_ERA):
+                await self._not_spoken(str(error))
+            raise await self._failed(str(error), error.hint) from None
         except Died as error:
             if probed and discovering:
                 await self._not_spoken(str(error))
@@ -180,7 +189,7 @@ class _Bench:
         await self.stop(hurry=True)
         raise NotSpoken(why)
 
-    async def _failed(self, why: str) -> ServerError:
+    async def _failed(self, why: str, hint: str = "") -> ServerError:
         """The error for a server that gave no usable first answer, after it was stopped."""
         pipe = self.pipe
         ended = pipe.process.ended.is_set()
@@ -205,7 +214,7 @@ class _Bench:
         )
         tail = pipe.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
         log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
-        return ServerError(self.masker.text(message), log=log, server=server.name)
+        return ServerError(self.masker.text(message), hint=hint, log=log, server=server.name)
 
     async def restart(self, why: str) -> None:
         """Another server in its place.
@@ -306,7 +315,7 @@ async def run_one(
             for bench in benches:
                 await bench.stop(hurry=state.outcome != "finished")
             await _keep_logs(attempt, stack)
-            record = _record(run, built, stack, state, selected, masker)
+            record = _record(run, built, stack, state, selected, masker, project.server.transport)
             attempt.finish(record)
     return record
 
@@ -461,7 +470,7 @@ def _values(
 
 def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]]) -> Iterator[str]:
     server = project.server
-    yield from names_in([*server.command, server.cwd, dict(server.env), dict(run.profile.env)])
+    yield from names_in([*server.command, server.cwd, server.url, dict(server.env), dict(run.profile.env)])
     for _, case in selected:
         for step in (*case.steps, *case.cleanup):
             expected = [*step.expect.text_contains, step.expect.text_matches, step.expect.text_equals]
@@ -469,6 +478,12 @@ def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]])
 
 
 def _free_port() -> int:
+    """A port that nobody holds, and that the system gives to nobody who asks for any."""
+    for _ in range(PORT_TRIES):
+        port = PORTS[0] + randbelow(PORTS[1] - PORTS[0])
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -494,6 +509,7 @@ def _start(
         argv = tuple(expand(part, values) for part in server.command)
         declared = {name: expand(text, values) for name, text in {**server.env, **run.profile.env}.items()}
         cwd = project.root / expand(server.cwd, values)
+        url = expand(server.url, values)
     except UnknownPlaceholder as error:
         raise ConfigError(f"{project.place}: ${{{error.args[0]}}} has no value here", server=server.name) from None
     masker.add(*(text for name, text in declared.items() if is_secret_name(name)))
@@ -524,7 +540,7 @@ def _start(
             )
     env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
     container = container_run(argv, scope=scope, server=folder.name)
-    return Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}", container=container)
+    return Start(argv=argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}", container=container, url=url)
 
 
 # --- after the end --------------------------------------------------------------------------------
@@ -544,7 +560,13 @@ def _as_json(error: HarnessError, masker: Masker) -> Mapping[str, str]:
 
 
 def _record(
-    run: Run, built: Built, stack: Stack, state: _State, selected: list[tuple[str, CaseSpec]], masker: Masker
+    run: Run,
+    built: Built,
+    stack: Stack,
+    state: _State,
+    selected: list[tuple[str, CaseSpec]],
+    masker: Masker,
+    transport: Transport,
 ) -> RunRecord:
     return RunRecord(
         key=run.key,
@@ -558,6 +580,7 @@ def _record(
         client_capabilities=state.client_capabilities,
         outcome=state.outcome,
         cases=tuple(f"{suite}/{case.id}" for suite, case in selected),
+        transport=transport,
         errors=tuple(state.errors),
         command=state.command,
     )

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.engine.container import ContainerRun
+from harness.engine.http_pipe import open_http
 from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
 from harness.engine.stdio import open_stdio
@@ -24,6 +25,7 @@ class Start:
         env: The whole environment of the process.
         marker: Text in the environment of this server and its children, and of nobody else.
         container: What the command runs in Docker, if it does.
+        url: Where it is to listen, with its port; "" where it speaks over its own pipes.
     """
 
     argv: tuple[str, ...]
@@ -31,6 +33,7 @@ class Start:
     env: Mapping[str, str]
     marker: str
     container: ContainerRun | None = None
+    url: str = ""
 
     async def open(self, recorder: Recorder, server: str) -> Pipe:
         """A server process as `spawn` starts it; where none starts, the transcript is closed, and gone if empty.
@@ -53,9 +56,22 @@ class Start:
             ServerError: It could not be started; the recorder stays open.
         """
         argv = self.argv if self.container is None else self.container.argv
-        pipe: Pipe = await open_stdio(
-            argv, cwd=self.cwd, env=self.env, marker=self.marker, recorder=recorder, server=server
-        )
+        pipe: Pipe
+        if self.url:
+            pipe = await open_http(
+                argv,
+                url=self.url,
+                cwd=self.cwd,
+                env=self.env,
+                marker=self.marker,
+                recorder=recorder,
+                server=server,
+                shared=self.container is not None,
+            )
+        else:
+            pipe = await open_stdio(
+                argv, cwd=self.cwd, env=self.env, marker=self.marker, recorder=recorder, server=server
+            )
         if self.container is not None:
             pipe.leftovers = partial(self.container.remove, env=self.env, cwd=self.cwd)
         return pipe

@@ -20,7 +20,7 @@ import anyio
 
 from harness import __version__
 from harness.engine.forms import form_content
-from harness.engine.pipe import Pipe, PipeClosed
+from harness.engine.pipe import Loss, Pipe, PipeClosed
 from harness.model.frame import message_in
 from harness.model.outcome import cut
 from harness.model.plan import Action, Elicit, Era
@@ -88,6 +88,11 @@ class Died(Exception):
 
 class Lost(Died):
     """No answer can come to this request, though the server lives: what was to bring it has ended without it."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(loss.why)
+        self.status = loss.status
+        self.hint = loss.hint
 
 
 class NotSpoken(Exception):
@@ -543,16 +548,16 @@ class WireSession:
                 detail = "; ".join(self._cut(child.command, 200) for child in some[:MAX_CHILDREN])
                 self._recorder.add(Diagnostic, what=what, detail=detail, step=step)
 
-    def _lost(self, key: int | str, why: str) -> None:
+    def _lost(self, key: int | str, loss: Loss) -> None:
         label = self._unanswered.pop(key, None)
         if label is None:
             return
         self._labels = tuple(self._unanswered.values())
         self._last = label
-        self._recorder.add(Diagnostic, what="lost", detail=self._cut(f"{label}: {why}"), step=self._step)
+        self._recorder.add(Diagnostic, what="lost", detail=self._cut(f"{label}: {loss.why}"), step=self._step)
         future = self._waiting.get(key)
         if future is not None and not future.done():
-            future.set_exception(Lost(why))
+            future.set_exception(Lost(loss))
 
     def _dead(self, why: str) -> None:
         ended = self._pipe.process.ended.is_set() and self._pipe.exit is None

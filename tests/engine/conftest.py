@@ -153,6 +153,7 @@ def play(tmp_path, scope):
         built=None,
         probe=False,
         client=False,
+        url="",
     ):
         profile = ProfileSpec(name="plain", elicit=elicit)
         project = ProjectSpec(
@@ -164,6 +165,8 @@ def play(tmp_path, scope):
                 env=env or {},
                 start_timeout_s=start_timeout_s,
                 call_timeout_s=call_timeout_s,
+                transport="http" if url else "stdio",
+                url=url,
             ),
             profiles=(profile,),
         )
