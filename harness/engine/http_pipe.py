@@ -36,7 +36,7 @@ from harness.model.frame import is_response, message_in
 from harness.model.outcome import cut
 from harness.model.transcript import LINE_LIMIT_BYTES, Body, Diagnostic, Orphan, Spawned, Stdout
 
-__all__ = ["HttpAnswer", "HttpPipe", "open_http"]
+__all__ = ["HttpAnswer", "HttpPipe", "described", "encode_header", "open_http", "well_known"]
 
 POLL_S = 0.05  # between two looks whether its port takes connections
 CONNECT_S = 5.0  # for a connection to a port of this machine
@@ -248,9 +248,10 @@ class HttpPipe:
             if method == "tools/call" and isinstance(name, str):
                 out.update(_param_headers(self._params.get(name, {}), params.get("arguments")))
             return out
-        return out | self._session_headers()
+        return out | self.session_headers()
 
-    def _session_headers(self) -> dict[str, str]:
+    def session_headers(self) -> dict[str, str]:
+        """What tells the server which session of the handshake era a request belongs to."""
         out = {}
         if self.version:
             out["mcp-protocol-version"] = encode_header(self.version)
@@ -284,7 +285,7 @@ class HttpPipe:
         if wanted is not None and loss is not None and str(wanted) not in self._answered:
             self._open.pop(str(wanted), None)
             if loss.status in (401, 407) and not self._spoken:
-                await self.ask("GET", _well_known(self.url), probe="well-known")
+                await self.ask("GET", well_known(self.url), probe="well-known")
             if loss.status in (400, 404, 405, 406, 415) and not self._spoken and await self._is_legacy():
                 loss = Loss(
                     "the server speaks HTTP+SSE, the transport of protocol version 2024-11-05, and not its successor, "
@@ -479,7 +480,7 @@ class HttpPipe:
             if not first:
                 await asyncio.sleep(min(RETRY_MAX_S, RETRY_S if retry is None else retry / 1000))
             first = False
-            headers = {"accept": "text/event-stream", **self._session_headers()}
+            headers = {"accept": "text/event-stream", **self.session_headers()}
             if last_id:
                 headers["last-event-id"] = encode_header(last_id)
             request = self.client.build_request("GET", self.url, headers=headers)
@@ -513,16 +514,18 @@ class HttpPipe:
         probe: str,
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
+        carries: int | None = None,
         within: float = LEGACY_S,
     ) -> HttpAnswer:
         """One request that is no part of the session, on record; nothing that comes back to it is a message.
 
         Args:
             url: The endpoint without it.
+            carries: Number of the `sent` event that is its body.
             within: Seconds; what came until then is given, also of a stream that goes on.
         """
         request = self.client.build_request(method, url or self.url, content=body or None, headers=dict(headers or {}))
-        exchange = self.log.request(method, url or self.url, request.headers.raw, probe=probe)
+        exchange = self.log.request(method, url or self.url, request.headers.raw, carries=carries, probe=probe)
         found = HttpAnswer(status=0, headers=httpx2.Headers(), body=b"")
         with anyio.move_on_after(within), suppress(httpx2.HTTPError):
             async with self._sent(request, exchange) as response:
@@ -596,7 +599,7 @@ class HttpPipe:
 
     async def _goodbye(self) -> None:
         """Ends the session on the server; one that knows no such thing says 405."""
-        request = self.client.build_request("DELETE", self.url, headers=self._session_headers())
+        request = self.client.build_request("DELETE", self.url, headers=self.session_headers())
         exchange = self.log.request("DELETE", self.url, request.headers.raw)
         with anyio.move_on_after(GOODBYE_S), suppress(httpx2.HTTPError):
             async with self._sent(request, exchange) as response:
@@ -711,7 +714,8 @@ def _header_of(response: httpx2.Response, name: str) -> str:
     return value if isinstance(value, str) and value.isascii() and value.isprintable() else ""
 
 
-def _well_known(url: str) -> str:
+def well_known(url: str) -> str:
+    """Where a protected endpoint says what it wants (RFC 9728)."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path.rstrip('/')}"
 

@@ -22,6 +22,8 @@ from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.guard import check_targets
+from harness.engine.http_pipe import HttpPipe
+from harness.engine.http_probe import look_closer
 from harness.engine.mask import Masker, is_secret_name
 from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
@@ -343,7 +345,9 @@ async def _drive(
 async def _aside(bench: _Bench, progress: Progress) -> None:
     """The broken line; where the official client comes next, what it takes to load it goes on in the meantime."""
     key = bench.run.key
-    with stage(progress, f"{key.server} {key.backend} {key.era} {key.profile}", "broken line"):
+    with stage(
+        progress, f"{key.server} {key.backend} {key.era} {key.profile}", "probes" if bench.start.url else "broken line"
+    ):
         async with anyio.create_task_group() as tasks:
             if bench.run.client:
                 tasks.start_soon(load_client)
@@ -392,6 +396,8 @@ async def _list(bench: _Bench) -> None:
 async def _probe(bench: _Bench) -> None:
     """Sends a line that is no JSON to a process of its own: the server that is judged never sees one.
 
+    Over HTTP it is sent what no client of good will sends there.
+
     What becomes of that process is its own affair, and only what it replies is judged.
     """
     server = bench.project.server
@@ -405,6 +411,9 @@ async def _probe(bench: _Bench) -> None:
         if await pipe.ready(min(server.start_timeout_s, PROBE_START_S)):
             return
         await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
+        if isinstance(pipe, HttpPipe):
+            await look_closer(pipe, session.era, session.meta)
+            return
         method = "server/discover" if session.era == "modern" else "ping"
         wait_s, began = PROBE_WAIT_S, time.monotonic()
         with suppress(TimedOut):  # an answered request whose id could be taken for the line's

@@ -172,6 +172,11 @@ class WireSession:
         pipe.on_lost = self._lost
         pipe.traffic = self._traffic
 
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What every request of the modern era bears."""
+        return self._meta
+
     # --- the beginning ------------------------------------------------------------------------------
 
     async def open(self, *, timeout_s: float) -> None:
@@ -554,7 +559,7 @@ class WireSession:
             return
         self._labels = tuple(self._unanswered.values())
         self._last = label
-        self._recorder.add(Diagnostic, what="lost", detail=self._cut(f"{label}: {loss.why}"), step=self._step)
+        self._recorder.add(Diagnostic, what="lost", detail=label, step=self._step)
         future = self._waiting.get(key)
         if future is not None and not future.done():
             future.set_exception(Lost(loss))

@@ -20,6 +20,7 @@ from harness.findings.exemptions import Verdicts, judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
 from harness.findings.frames import TOO_DEEP
 from harness.findings.handshake import see_handshake
+from harness.findings.http import see_http
 from harness.findings.ledger import CellLedger, make_ledger
 from harness.findings.output_schema import judge_results
 from harness.findings.parameters import CellParameters, parameters_of, see_unused
@@ -216,12 +217,14 @@ _ENDS = {"failed": "failed", "interrupted": "was interrupted", "finished": "", "
 
 
 def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
+    eras = {view.run.key.era for view in ledger.views}
     for view in ledger.views:
         wire = [*see_wire(view), *see_handshake(view)]
         yield from wire
         lines = list(see_client_lines(view, {item.check for item in wire}))
         yield from lines
         yield from see_client(view, {item.check for item in (*wire, *lines)})
+        yield from see_http(view, eras)
         yield from see_processes(view)
         yield from see_suites(view, ledger, settings)
         yield from see_catalogue(view)

@@ -328,7 +328,7 @@ class Diagnostic(Event):
     a request; detail: its label).
 
     Over HTTP also "listening" (detail: the address and port that its socket is bound to), "lost" (a request can get no
-    answer any more, though the server lives; detail: its label and why) and "session-lost" (the server no longer knows
+    answer any more, though the server lives; detail: its label) and "session-lost" (the server no longer knows
     the session; detail: label of the request that was told so).
 
     In the transcript of the comparing pass also "client" (which client), "client-log" (a warning of its log),

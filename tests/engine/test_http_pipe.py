@@ -1,10 +1,8 @@
-"""Servers over Streamable HTTP: both eras, what the transport asks of a client, and every way in which it goes wrong."""
-
-import json
+"""Servers over Streamable HTTP: both eras, what the transport asks of a client, and how it goes wrong."""
 
 import pytest
 
-from harness.model.transcript import HttpEnded, HttpRequest, HttpResponse, Received, Sent, SseEvent, Stdout
+from harness.model.transcript import Stdout
 
 pytestmark = pytest.mark.anyio
 

@@ -67,7 +67,9 @@ class Http:
     async def one(self, head):
         first, *lines = head.decode("latin-1").split("\r\n")
         self.method, self.path, _ = first.split(" ")
-        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+        self.headers = {
+            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+        }
         self.body = await self.reader.readexactly(int(self.headers.get("content-length", 0)))
         self.streaming = False
         await self.route()
@@ -84,7 +86,12 @@ class Http:
 
     def begin(self, **headers):
         self.streaming = True
-        lines = ["HTTP/1.1 200 OK", "Content-Type: text/event-stream", "Transfer-Encoding: chunked", "Cache-Control: no-store"]
+        lines = [
+            "HTTP/1.1 200 OK",
+            "Content-Type: text/event-stream",
+            "Transfer-Encoding: chunked",
+            "Cache-Control: no-store",
+        ]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
 
@@ -105,7 +112,9 @@ class Http:
         if self.path.startswith("/.well-known/"):
             return self.reply(401 if is_("well-known") else 404)
         if is_("auth") or is_("auth-bare") or is_("well-known"):
-            challenge = {} if is_("auth-bare") else {"WWW_Authenticate": 'Bearer resource_metadata="http://127.0.0.1/x"'}
+            challenge = (
+                {} if is_("auth-bare") else {"WWW_Authenticate": 'Bearer resource_metadata="http://127.0.0.1/x"'}
+            )
             return self.reply(401, {"error": "invalid_token"}, **challenge)
         if is_("redirect") and self.path == "/mcp":
             return self.reply(307, Location=f"http://127.0.0.1:{PORT}/mcp/")
@@ -164,7 +173,10 @@ class Http:
         if not isinstance(message, dict):
             return self.reply(400, error(None, -32600, "Invalid request"))
         params = message.get("params") or {}
-        modern = META + "protocolVersion" in (params.get("_meta") or {}) or self.headers.get("mcp-protocol-version") == MODERN
+        modern = (
+            META + "protocolVersion" in (params.get("_meta") or {})
+            or self.headers.get("mcp-protocol-version") == MODERN
+        )
         if modern and not is_("handshake-only"):
             return await self.modern(message, params)
         if is_("modern-only"):
@@ -177,7 +189,7 @@ class Http:
             return self.reply(400, error(identity, -32022, "Unsupported", data={"supported": [MODERN]}))
         name = params.get("name") or params.get("uri")
         wrong = self.headers.get("mcp-method") != method or self.headers.get("mcp-name") != name
-        if method == "tools/call" and name == "region" and self.headers.get("mcp-param-place") != "K=C3=B6ln".replace("=C3=B6", "oe"):
+        if method == "tools/call" and name == "region" and self.headers.get("mcp-param-place") != "Koeln":
             wrong = True
         if wrong:
             return self.reply(400, error(identity, -32020, "Header mismatch"))
@@ -207,12 +219,14 @@ class Http:
             sessions[session] = {"capabilities": params.get("capabilities", {})}
             version = params["protocolVersion"] if params["protocolVersion"] in VERSIONS else VERSIONS[0]
             found = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": INFO}
-            return self.reply(200, result(message, found, False), **({} if is_("stateless") else {"Mcp_Session_Id": session}))
+            return self.reply(
+                200, result(message, found, False), **({} if is_("stateless") else {"Mcp_Session_Id": session})
+            )
         session = self.headers.get("mcp-session-id")
         if not is_("stateless"):
             if session is None:
                 return self.reply(400, error(None, -32600, "Missing session"))
-            if session not in sessions and not is_("session-id"):
+            if session not in sessions:
                 return self.reply(400 if is_("unknown-session") else 404, error(None, -32600, "Session not found"))
         if not is_("version-header") and self.headers.get("mcp-protocol-version", VERSIONS[0]) not in VERSIONS:
             return self.reply(400, error(None, -32600, "Unsupported version"))
@@ -241,7 +255,9 @@ class Http:
             return self.reply(404, error(None, -32600, "Session not found"))
         if name == "die":
             self.begin()
-            self.event({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "soon"}})
+            self.event(
+                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "soon"}}
+            )
             await self.writer.drain()
             print("no more", file=sys.stderr, flush=True)
             os._exit(3)
@@ -332,7 +348,11 @@ class Http:
 
     async def ask(self, message, params, modern):
         meta = params.get("_meta") or {}
-        can = meta.get(META + "clientCapabilities", {}) if modern else sessions.get(self.headers.get("mcp-session-id"), {}).get("capabilities", {})
+        can = (
+            meta.get(META + "clientCapabilities", {})
+            if modern
+            else sessions.get(self.headers.get("mcp-session-id"), {}).get("capabilities", {})
+        )
         if "elicitation" not in can:
             return self.reply(200, result(message, text("cannot ask this client", isError=True), modern))
         if modern:
