@@ -347,10 +347,14 @@ class _HttpLink(_Link):
     def target(self) -> Any:
         """The SDK's own transport, above ours."""
         assert self.sdk is not None
-        client = httpx2.AsyncClient(
-            transport=_Recorded(self._http, self), timeout=httpx2.Timeout(None), trust_env=False
-        )
+        client = httpx2.AsyncClient(transport=self._transport, timeout=httpx2.Timeout(None), trust_env=False)
         return self.sdk.over_http(self._http.url, http_client=client)
+
+    async def aclose(self) -> None:
+        """Closes its connections."""
+        await super().aclose()
+        with anyio.move_on_after(CLOSE_S):
+            await self._transport.aclose()
 
     def posts(self, line: bytes) -> int | str | None:
         """A message of the client's that goes out now; its id, if it is a request."""
