@@ -7,7 +7,7 @@ from the probe's own transcript. An answer that never came is one finding, of th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -16,7 +16,6 @@ from harness.findings.seen import Seen, quote_bytes
 from harness.findings.steps import RunView
 from harness.findings.turns import REDIRECTS, described, fault_of, is_json, is_modern, own_words
 from harness.model.finding import Severity
-from harness.model.plan import Era
 
 __all__ = ["see_http"]
 
@@ -33,25 +32,21 @@ _WORDS = {
 }
 
 
-def see_http(view: RunView, eras: Collection[Era]) -> Iterator[Seen]:
-    """Everything that the HTTP layer of one run shows.
-
-    Args:
-        eras: Those that the server is known to speak.
-    """
+def see_http(view: RunView) -> Iterator[Seen]:
+    """Everything that the HTTP layer of one run shows."""
     for index, dialogue in enumerate(view.dialogues):
         if dialogue.is_http:
-            yield from _Look(view, index, dialogue, eras).all()
+            yield from _Look(view, index, dialogue).all()
     for index, dialogue in enumerate(view.probes, len(view.dialogues)):
         if dialogue.is_http:
-            yield from _Look(view, index, dialogue, eras).probes()
+            yield from _Look(view, index, dialogue).probes()
 
 
 class _Look:
     """One process and what it did over HTTP."""
 
-    def __init__(self, view: RunView, index: int, dialogue: Dialogue, eras: Collection[Era]) -> None:
-        self.view, self.index, self.dialogue, self.eras = view, index, dialogue, eras
+    def __init__(self, view: RunView, index: int, dialogue: Dialogue) -> None:
+        self.view, self.index, self.dialogue = view, index, dialogue
 
     def all(self) -> Iterator[Seen]:
         """What the session itself shows."""
@@ -143,7 +138,8 @@ class _Look:
             if turn.is_stream and turn.body:
                 return f"an event stream that ended in the middle of an event: {quote_bytes(turn.body, 60, tail=60)}"
             many = len(turn.lines)
-            return f"{described(turn)} that ended without the answer" + (f", after {many} messages" if many else "")
+            after = f", after {many} {'message' if many == 1 else 'messages'}" if many else ""
+            return f"{described(turn)} that ended without the answer{after}"
         return described(turn)
 
     def _key(self, turn: Turn) -> tuple[object, ...]:
@@ -187,13 +183,23 @@ class _Look:
         """A GET opens a stream, or there is none, which 405 says."""
         if turn.response is None or turn.status in REDIRECTS:
             return
-        alone = "handshake" not in self.eras
+        modern = self.view.run.key.era == "modern"
+        alone = modern and self._speaks_one_era
         if turn.status == 405 or (turn.is_stream and not alone):
             return
-        if self.view.run.key.era == "modern" and not alone:
+        if modern and not alone:
             return  # the other era's GET needs a session, which this one has not
         wanted = "405 alone is right" if alone else "an event stream or 405 is right"
         yield self._said("http/get", turn, f"GET was answered with {described(turn)}; {wanted}", key=turn.status)
+
+    @property
+    def _speaks_one_era(self) -> bool:
+        """Whether a server of the modern era was seen to refuse the beginning of the other."""
+        asked = [
+            turn for turn in self.dialogue.turns if turn.request.probe == "other-era" and turn.response is not None
+        ]
+        said = b"".join(turn.body + b"".join(event.body.data for event in turn.events) for turn in asked)
+        return bool(asked) and b'"protocolVersion"' not in said
 
     # --- streams --------------------------------------------------------------------------------------
 

@@ -217,14 +217,13 @@ _ENDS = {"failed": "failed", "interrupted": "was interrupted", "finished": "", "
 
 
 def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
-    eras = {view.run.key.era for view in ledger.views}
     for view in ledger.views:
         wire = [*see_wire(view), *see_handshake(view)]
         yield from wire
         lines = list(see_client_lines(view, {item.check for item in wire}))
         yield from lines
         yield from see_client(view, {item.check for item in (*wire, *lines)})
-        yield from see_http(view, eras)
+        yield from see_http(view)
         yield from see_processes(view)
         yield from see_suites(view, ledger, settings)
         yield from see_catalogue(view)

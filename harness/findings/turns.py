@@ -72,6 +72,6 @@ def described(turn: Turn) -> str:
             f" ({cut(title[1].decode('utf-8', 'replace').strip(), 80)})" if title else ""
         )
     if turn.is_stream:
-        return f"{said} with an event stream"
+        return f"an event stream (HTTP {turn.status})"
     shown = own_words(quote_bytes(body, _QUOTED_BYTES)) if body.strip() else ""
     return f"{said}, {named}: {shown}" if shown else f"{said}, {'empty' if not turn.lines else named}"

@@ -27,6 +27,8 @@ TOOLS = [
     tool("talk"),
 ]
 TOOLS[5]["inputSchema"]["properties"]["place"]["x-mcp-header"] = "Place"
+ONLY = {twist.partition("=")[2] for twist in TWISTS if twist.startswith("only=")}
+TOOLS = [item for item in TOOLS if not ONLY or item["name"] in ONLY]
 sessions, waiting, listeners, kept = {}, {}, {}, {}
 calls = 0
 
@@ -315,6 +317,8 @@ class Http:
             return None
         if is_("wrong-stream"):
             self.begin()
+            while self.headers["mcp-session-id"] not in listeners:
+                await asyncio.sleep(0.02)
             listeners[self.headers["mcp-session-id"]].event(answer)
             await asyncio.sleep(0.1)
             return await self.end()
