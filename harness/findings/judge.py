@@ -278,6 +278,7 @@ def _ran(found: Evidence) -> Ran:
         protocol=record.protocol,
         server_version=version if isinstance(version, str) else "",
         versions=record.versions,
+        transport=record.transport,
     )
 
 
