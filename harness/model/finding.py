@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.model.plan import Era, Place
+from harness.model.plan import Era, Place, Transport
 
 __all__ = [
     "CaseResult",
@@ -51,6 +51,7 @@ class Ran:
     protocol: str = ""
     server_version: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    transport: Transport = "stdio"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

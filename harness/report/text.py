@@ -345,6 +345,8 @@ def _basis(cell: Coverage | None, runs: Sequence[Ran], cases: Sequence[CaseResul
         protocols = sorted({run.protocol for run in of_era if run.protocol})
         ends = [run.profile if run.outcome == "finished" else f"{run.profile}: {run.outcome}" for run in of_era]
         yield visible(" ".join((era, *protocols, f"({', '.join(ends)})")))
+    if any(run.transport == "http" for run in runs):
+        yield "over HTTP"
     if runtime := ", ".join(sorted({run.runtime for run in runs if run.runtime})):
         versions = {f"{label} {version}".strip() for run in runs for label, version in run.versions.items() if version}
         yield visible(", ".join((runtime, *sorted(versions))))
