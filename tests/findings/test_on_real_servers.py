@@ -398,8 +398,10 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
 def test_every_fixture_server_is_driven():
     known = {path.stem for path in SERVERS.glob("*.py")} - {
         "raw",
+        "bytes",
         "open_inputs",
         "over_http",
+        "progresses",
         "untrue_hints",
         "sdk_asks",
         "reads_env",
