@@ -349,6 +349,7 @@ def start_server(
     log_level: LogLevel | None = None,
     progress: bool = False,
     reads_dotenv: bool = True,
+    url: str | None = None,
     call_timeout_s: float | None = None,
     start_timeout_s: float | None = None,
     evidence: str | os.PathLike[str] | None = None,
@@ -382,6 +383,8 @@ def start_server(
         log_level: From which level on log notifications are asked for.
         progress: Ask for progress; each notification of it gives its call the whole time again.
         reads_dotenv: False if it reads no `.env` file by itself; else those in and above `cwd` are judged too.
+        url: Where a server over Streamable HTTP listens: "http://127.0.0.1:${port}/mcp". `${port}`, there and in the
+            command and env, is a free port that is chosen for this start.
         call_timeout_s: For calls that say nothing themselves (30).
         start_timeout_s: For the first answer (60).
         evidence: The folder of an attempt, where the transcript goes; else it is gone when the server is closed.
@@ -434,6 +437,7 @@ def start_server(
         profile=profile,
         client=client,
         reads_dotenv=reads_dotenv,
+        url=url,
         call_timeout_s=call_timeout_s,
         start_timeout_s=start_timeout_s,
         evidence=evidence,

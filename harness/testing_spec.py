@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from harness.engine.answers import Hook
 from harness.engine.guard import is_loopback
+from harness.engine.listeners import free_port
 from harness.engine.live import LiveSpec
 from harness.errors import ConfigError, MisuseError
 from harness.model.placeholders import UnknownPlaceholder, expand
@@ -46,6 +48,7 @@ __all__ = [
 ExpectError = bool | str | re.Pattern[str] | None
 AnswersArgument = Hook | Sequence[AnswerSpec | Mapping[str, Any]] | None
 T = TypeVar("T")
+PORT = "${port}"  # in command, env and url of a server over HTTP
 
 
 def make_spec(
@@ -57,6 +60,7 @@ def make_spec(
     client: tuple[ProfileSpec, Hook | None],
     allow: Sequence[str] = (),
     reads_dotenv: bool = True,
+    url: str | None = None,
     call_timeout_s: float | None = None,
     start_timeout_s: float | None = None,
     evidence: str | os.PathLike[str] | None = None,
@@ -94,11 +98,20 @@ def make_spec(
     argv = tuple(shlex.split(command)) if isinstance(command, str) else tuple(os.fspath(part) for part in command)
     if not argv or not argv[0]:
         raise ConfigError("start_server was given an empty command")
+    port = None if url is None else free_port()
+    if url is not None and not url.startswith(f"http://127.0.0.1:{PORT}/"):
+        raise ConfigError(
+            f"url is {url!r}; it begins with http://127.0.0.1:{PORT}/",
+            hint=f"write {PORT} where the server takes its port too, in command or env",
+        )
+    argv = tuple(part.replace(PORT, str(port)) if port is not None else part for part in argv)
     return LiveSpec(
         argv=argv,
         name=name,
         cwd=Path(cwd or ".").resolve(),
-        env=dict(env or {}),
+        env={key: text.replace(PORT, str(port)) if port is not None else text for key, text in (env or {}).items()},
+        url="" if url is None else url.replace(PORT, str(port)),
+        own_port=port,
         era=era,
         profile=shape,
         hook=hook,
@@ -159,6 +172,8 @@ def session_spec(
         raise ConfigError(f"${{{error.args[0]}}} has no value in this run", server=session.run.server) from None
     shape, hook = client or (told, None)
     return LiveSpec(
+        url=session.url,
+        own_port=urlsplit(session.url).port if session.url else None,
         argv=session.command,
         name=session.run.server,
         cwd=Path(session.cwd),

@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NoReturn, TypeVar
@@ -31,13 +30,15 @@ from harness.engine.environment import server_environment
 from harness.engine.evidence import EvidenceLost
 from harness.engine.guard import check_targets
 from harness.engine.mask import Masker, is_secret_name
+from harness.engine.pipe import Pipe
 from harness.engine.process import Exit
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope, open_scope
-from harness.engine.stdio import Stdio, elapsed_ms, open_stdio
+from harness.engine.start import NOT_THIS_ERA, Start
+from harness.engine.stdio import elapsed_ms
 from harness.engine.suite import CONFIRM_TOKEN
 from harness.engine.tail import describe_code
-from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Final, NotSpoken, Refused, TimedOut, WireSession
+from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Final, Lost, NotSpoken, Refused, TimedOut, WireSession
 from harness.errors import (
     CallError,
     ConfigError,
@@ -98,6 +99,7 @@ class LiveSpec:
         began: The run's beginning by `time.monotonic()`; None: now.
         allowed: Every (host, port) to which it may be pointed; `names` are services inside the stack.
         secrets: To be masked.
+        url: Where it is to listen, with its port, which is `own_port`; "" where it speaks over its own pipes.
     """
 
     argv: tuple[str, ...]
@@ -116,6 +118,7 @@ class LiveSpec:
     allowed: tuple[tuple[str, int], ...] = ()
     names: tuple[str, ...] = ()
     own_port: int | None = None
+    url: str = ""
     folders: tuple[Path, ...] = ()
     reads_dotenv: bool = True
     secrets: tuple[str, ...] = ()
@@ -166,16 +169,16 @@ class LiveServer:
         afterwards: What is done once it is closed: its stack is taken down.
     """
 
-    def __init__(self, spec: LiveSpec, stdio: Stdio, session: WireSession, *, masker: Masker) -> None:
+    def __init__(self, spec: LiveSpec, pipe: Pipe, session: WireSession, *, masker: Masker) -> None:
         self.spec = spec
-        self.transcript = stdio.recorder.path
+        self.transcript = pipe.recorder.path
         self.called: deque[Called] = deque(maxlen=KEPT)
         self.timed_out = False
         self.listed = False
-        self._stdio = stdio
+        self._pipe = pipe
         self._session = session
-        assert isinstance(stdio.recorder, LiveRecorder)
-        self._recorder = stdio.recorder
+        assert isinstance(pipe.recorder, LiveRecorder)
+        self._recorder = pipe.recorder
         self._masker = masker
         self._resources = ExitStack()
         self._loop = asyncio.get_running_loop()
@@ -187,8 +190,8 @@ class LiveServer:
         self._over = False  # nothing more is recorded
         self._case: LiveCase | None = None
         self._recent: deque[bytes] = deque(maxlen=RECENT_LINES)
-        self._line = stdio.on_line
-        stdio.on_line = self._seen
+        self._line = pipe.on_line
+        pipe.on_line = self._seen
         self._resources.callback(on_end(self._case_ended_somewhere))
 
     def owns(self, resources: ExitStack) -> None:
@@ -220,12 +223,12 @@ class LiveServer:
     @property
     def pid(self) -> int:
         """Of its process."""
-        return self._stdio.process.pid
+        return self._pipe.process.pid
 
     @property
     def alive(self) -> bool:
         """Whether it can be asked anything."""
-        return not self._closed and not self._stdio.dead and self._stdio.exit is None
+        return not self._closed and not self._pipe.dead and self._pipe.exit is None
 
     @property
     def healthy(self) -> bool:
@@ -235,7 +238,7 @@ class LiveServer:
     @property
     def ended(self) -> Ended | None:
         """How it ended, None while it has not."""
-        found = self._stdio.exit
+        found = self._pipe.exit
         if found is None:
             return None
         return Ended(
@@ -248,11 +251,11 @@ class LiveServer:
 
     def stderr(self) -> str:
         """The tail of its stderr so far, masked."""
-        return self._stdio.stderr_tail.decode("utf-8", "backslashreplace")
+        return self._pipe.stderr_tail.decode("utf-8", "backslashreplace")
 
     def in_flight(self) -> tuple[str, ...]:
         """Labels of the requests that are open."""
-        return self._stdio.traffic()[0]
+        return self._pipe.traffic()[0]
 
     # --- calls --------------------------------------------------------------------------------------
 
@@ -609,13 +612,13 @@ class LiveServer:
         if self._stopping is None:
             self._leave_case(how)
             self._over = True
-            self._stopping = asyncio.ensure_future(self._stdio.stop(hurry=hurry))
+            self._stopping = asyncio.ensure_future(self._pipe.stop(hurry=hurry))
         await to_the_end(self._stopping)
 
     def abandon(self) -> None:
         """The last resort, where its event loop is gone: kills it and all that it started, and removes what is ours."""
-        if os.getpid() == self._pid and self._stdio.exit is None:
-            self._stdio.process.kill_now()
+        if os.getpid() == self._pid and self._pipe.exit is None:
+            self._pipe.process.kill_now()
         self._resources.close()
 
 
@@ -753,55 +756,51 @@ class _Opening:
             masker=self.masker,
             began=time.monotonic() if spec.began is None else spec.began,
         )
-        opening = asyncio.ensure_future(
-            open_stdio(
-                spec.argv if container is None else container.argv,
-                cwd=spec.cwd,
-                env=env,
-                marker=f"{home}{os.sep}",
-                recorder=recorder,
-                server=spec.name,
-            )
+        start = Start(
+            argv=spec.argv, cwd=spec.cwd, env=env, marker=f"{home}{os.sep}", container=container, url=spec.url
         )
+        opening = asyncio.ensure_future(start.spawn(recorder, spec.name))
         try:
-            stdio = await to_the_end(opening)
+            pipe = await to_the_end(opening)
         except BaseException:
             if not opening.cancelled() and opening.exception() is None:
                 await to_the_end(asyncio.ensure_future(opening.result().stop(hurry=True)))
             recorder.close()
             path.unlink(missing_ok=True)
             raise
-        if container is not None:
-            stdio.leftovers = partial(container.remove, env=env, cwd=spec.cwd)
-        session = WireSession(stdio, era=era, answers=spec.answers(), zero=False)
+        session = WireSession(pipe, era=era, answers=spec.answers(), zero=False)
         discovering = probing and era == "modern"
         timeout_s = min(spec.start_timeout_s, DISCOVER_TIMEOUT_S) if discovering else spec.start_timeout_s
         try:
+            if not_ready := await pipe.ready(spec.start_timeout_s):
+                raise Refused(not_ready)
             await session.open(timeout_s=timeout_s)
         except (NotSpoken, TimedOut, Died, Refused) as error:
             unspoken = probing and (isinstance(error, NotSpoken) or (discovering and not isinstance(error, Refused)))
+            if isinstance(error, Lost):
+                unspoken = probing and not error.hint and (discovering or error.status in NOT_THIS_ERA)
             if unspoken:
-                await stdio.stop(hurry=True)
+                await pipe.stop(hurry=True)
                 path.unlink(missing_ok=True)
                 raise NotSpoken(str(error)) from None
-            raise await self._error(stdio, session, era, error, env) from None
+            raise await self._error(pipe, session, era, error, env) from None
         except BaseException:
-            await to_the_end(asyncio.ensure_future(stdio.stop(hurry=True)))
+            await to_the_end(asyncio.ensure_future(pipe.stop(hurry=True)))
             raise
-        return LiveServer(spec, stdio, session, masker=self.masker)
+        return LiveServer(spec, pipe, session, masker=self.masker)
 
     async def _error(
-        self, stdio: Stdio, session: WireSession, era: Era, error: Exception, env: Mapping[str, str]
+        self, pipe: Pipe, session: WireSession, era: Era, error: Exception, env: Mapping[str, str]
     ) -> ServerError:
         """The error for a server that gave no usable first answer, after it was stopped."""
         spec, why = self.spec, str(error)
-        ended = stdio.process.ended.is_set()
-        code = describe_code(stdio.process.code or 0)
-        ran = f"[{elapsed_ms(stdio.process)} ms from start to {'exit' if ended else 'now'}]"
-        noise, unfinished = stdio.line_count, self.masker.bytes(stdio.unfinished)
+        ended = pipe.process.ended.is_set()
+        code = describe_code(pipe.process.code or 0)
+        ran = f"[{elapsed_ms(pipe.process)} ms from start to {'exit' if ended else 'now'}]"
+        noise, unfinished = pipe.line_count, self.masker.bytes(pipe.unfinished)
         if isinstance(error, NotSpoken):
-            stdio.recorder.add(Diagnostic, what="not-spoken", detail=why)
-        await stdio.stop(hurry=True)
+            pipe.recorder.add(Diagnostic, what="not-spoken", detail=why)
+        await pipe.stop(hurry=True)
         if ended:
             message = f"the server ended with {code} before its first answer"
         elif isinstance(error, NotSpoken):
@@ -815,7 +814,7 @@ class _Opening:
         if unfinished and not session.answered:
             message += f"; stdout ends without a newline in {cut(unfinished[-80:].decode('utf-8', 'backslashreplace'))}"
         message += f"\ncommand: {' '.join(spec.argv)}\nfolder: {spec.cwd}\nvariables: {', '.join(sorted(env))}"
-        tail = stdio.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
+        tail = pipe.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
         log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
         return ServerError(self.masker.text(f"{message}\n{log}"), log=log, server=spec.name)
 

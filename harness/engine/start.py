@@ -15,7 +15,9 @@ from harness.engine.record import Recorder
 from harness.engine.stdio import open_stdio
 from harness.model.plan import ProfileSpec
 
-__all__ = ["Start"]
+__all__ = ["NOT_THIS_ERA", "Start"]
+
+NOT_THIS_ERA = (400, 404, 405, 406, 415, 501)  # how a server over HTTP may say so to the first request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
