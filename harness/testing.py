@@ -49,7 +49,7 @@ from harness.errors import (
 )
 from harness.model.live import Called, Ended, Notification, Prompt, Result
 from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, Level, LogLevel, RootSpec, SampleSpec
-from harness.testing_async import begin_case, end_case
+from harness.testing_async import begin_case, broken_off, end_case
 from harness.testing_guards import WAIT_S, assert_loopback, assert_loopback_host
 from harness.testing_judge import Exempt, Source, ToolCoverage
 from harness.testing_spec import AnswersArgument, ExpectError, client_of, given, make_spec
@@ -438,7 +438,7 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lease.close(None if kind is None else "failed")
+        self._lease.close(broken_off(kind))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {testing_async.describe(self._live)}>"

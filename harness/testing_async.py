@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from harness import testing_judge
 from harness.engine.answers import Question
-from harness.engine.cases import begin_case, end_case
+from harness.engine.cases import CaseHow, begin_case, end_case
 from harness.engine.live import LiveServer, LiveSpec, open_live
 from harness.errors import (
     CallError,
@@ -291,10 +291,18 @@ class Server:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._live.close(how=None if kind is None else "failed")
+        await self._live.close(how=broken_off(kind))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {describe(self._live)}>"
+
+
+def broken_off(kind: type[BaseException] | None) -> CaseHow | None:
+    """How the present case ends with a server that is closed by an exception.
+
+    Whether its test fails by that is not known here: the exception may be what it is after.
+    """
+    return "interrupted" if kind is not None and not issubclass(kind, Exception) else None
 
 
 def describe(live: LiveServer) -> str:
