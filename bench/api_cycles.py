@@ -43,6 +43,11 @@ def run(*, rounds: int, quick: bool, cycles: int | None = None) -> list[Table]: 
 class Cycles:
     """The cycles of one way to use the API."""
 
+    name = "api-cycles"
+    ends = (
+        "How the programs were ended, and what `mcp-rollcall reap` then removed: a program that gets SIGKILL, or "
+        "SIGTERM without a handler, cleans up nothing itself. After SIGINT nothing was reaped."
+    )
     signals = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
     reaped_after = (signal.SIGKILL, signal.SIGTERM)  # the others must leave nothing by themselves
 
@@ -50,7 +55,7 @@ class Cycles:
         self.root, self.number = root, number
         self.killed = max(1, number // EVERY)
         self.chance = random.Random(number)
-        self.ends: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.reaped: Counter[str] = Counter()
         (root / "tmp").mkdir()
 
@@ -106,7 +111,7 @@ class Cycles:
             process.send_signal(number)
             with ended_hard(process):
                 process.wait(CYCLE_S)
-        self.ends["had ended before" if process.returncode == 0 else number.name] += 1
+        self.counts["had ended before" if process.returncode == 0 else number.name] += 1
         if number not in self.reaped_after:
             return
         done = subprocess.run(
@@ -132,14 +137,10 @@ class Cycles:
         return census_of(self.root)
 
     def _ends(self) -> Table:
-        rows = [("ended by", key, str(count)) for key, count in sorted(self.ends.items())]
+        rows = [("ended by", key, str(count)) for key, count in sorted(self.counts.items())]
         rows += [("removed by reap", key, str(count)) for key, count in sorted(self.reaped.items())]
-        about = (
-            "How the programs were ended, and what `mcp-rollcall reap` then removed: a program that gets SIGKILL, or "
-            "SIGTERM without a handler, cleans up nothing itself. After SIGINT nothing was reaped."
-        )
         head = ("", "what", "times")
-        return Table(name="api-cycles", title="Ends of programs", about=about, head=head, rows=tuple(rows))
+        return Table(name=self.name, title="Ends of programs", about=self.ends, head=head, rows=tuple(rows))
 
 
 # --- the programs ---------------------------------------------------------------------------------

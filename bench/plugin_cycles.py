@@ -1,7 +1,7 @@
 """Starts and stops of servers by the pytest plugin, every fifth session ended in the middle, and what is left.
 
 Four of five are tests of one session, each with a server of its own. The others are sessions of their own that get
-SIGKILL, SIGTERM or SIGINT at a random moment; after the first comes `reap`, the other two must leave nothing by themselves.
+SIGKILL, SIGTERM or SIGINT at a random moment; after the first comes `reap`, the other two must leave nothing.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ def run(*, rounds: int, quick: bool, cycles: int | None = None) -> list[Table]: 
 
 
 class _Cycles(Cycles):
+    name = "plugin-cycles"
+    ends = (
+        "How the sessions were ended, and what `mcp-rollcall reap` then removed, which was called after SIGKILL only."
+    )
     reaped_after = (signal.SIGKILL,)
 
     def __init__(self, root: Path, number: int) -> None:
@@ -76,13 +80,13 @@ class _Cycles(Cycles):
         lines = (self.root / "held.jsonl").read_text(encoding="utf-8").splitlines()
         after = self._settled(before)
         about = (
-            f"{self.number} starts and stops by the pytest plugin, {typical:.1f} s for a session of one test; {self.killed} "
-            "of the sessions were ended in the middle. What was there before, the most that there was after one of these "
-            "and its clean-up, and what there is at the end."
+            f"{self.number} starts and stops by the pytest plugin, {typical:.1f} s for a session of one test; "
+            f"{self.killed} of the sessions were ended in the middle. What was there before, the most that there was "
+            "after one of these and its clean-up, and what there is at the end."
         )
         return [
-            left_table("plugin-cycles", "What the plugin leaves", about, before, most, after),
-            grown("plugin-cycles", "One session with the plugin", [json.loads(line) for line in lines]),
+            left_table(self.name, "What the plugin leaves", about, before, most, after),
+            grown(self.name, "One session with the plugin", [json.loads(line) for line in lines]),
             self._ends(),
         ]
 

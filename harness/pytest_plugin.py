@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from harness.errors import ConfigError, HarnessError
-from harness.pytest_state import FIXTURES, KEY, SCOPES, State, as_failures
+from harness.pytest_state import CHOICES, FIXTURES, KEY, State, as_failures
 
 if TYPE_CHECKING:
     from harness import testing, testing_async
@@ -58,14 +58,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("backend", "run with this choice of backends only, name or name@version", action="append", metavar="NAME")
     add("era", "run in this era only: modern or handshake", action="append", metavar="ERA")
     add("profile", "run in this profile only", action="append", metavar="NAME")
-    add("runtime", "how backends are stood up (default: auto)", "string", choices=("auto", "docker", "process"))
-    add("scope", "how long mcp_harness keeps a server (default: session)", "string", choices=SCOPES)
-    add("stack", "one stack for the session (default), or for each worker", "string", choices=("session", "worker"))
+    add("runtime", "how backends are stood up (default: auto)", "string", choices=CHOICES["runtime"])
+    add("scope", "how long mcp_harness keeps a server (default: session)", "string", choices=CHOICES["scope"])
+    add("stack", "one stack for the session (default), or for each worker", "string", choices=CHOICES["stack"])
     add(
         "gate",
         "judge at the end: auto (default; what is absent only after a whole session), full (always), off",
         "string",
-        choices=("auto", "full", "off"),
+        choices=CHOICES["gate"],
     )
     add("strict", "warnings of the gate fail too", "bool", action="store_true", default=None)
     add("evidence", "folder for the evidence (default: .rollcall/evidence beside harness.toml)", metavar="DIR")
@@ -82,7 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
     state = config.stash[KEY] = State(config)
     config.pluginmanager.register(state, "mcp_rollcall_state")
     config.add_cleanup(state.close)
-    if state.role == "inside" or state.setting("gate", "auto") == "full":
+    said = {name: state.setting(name, values[0]) for name, values in CHOICES.items()}  # a wrong one is told at once
+    if state.role == "inside" or said["gate"] == "full":
         state.activate()
 
 

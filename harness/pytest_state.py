@@ -26,10 +26,15 @@ if TYPE_CHECKING:
     from harness.pytest_link import Answerer, Choice
     from harness.pytest_runs import Runs
 
-__all__ = ["FIXTURES", "KEY", "SCOPES", "State", "as_failures"]
+__all__ = ["CHOICES", "FIXTURES", "KEY", "State", "as_failures"]
 
 FIXTURES = frozenset(("mcp_harness", "mcp_harness_async", "mcp_run", "mcp_stack", "mcp_start_server"))
-SCOPES = ("session", "package", "module", "class", "function")
+CHOICES = {
+    "gate": ("auto", "full", "off"),
+    "runtime": ("auto", "docker", "process"),
+    "scope": ("session", "package", "module", "class", "function"),
+    "stack": ("session", "worker"),
+}
 SESSION_VARIABLE = "ROLLCALL_SESSION"
 FILE = "harness.toml"
 NO_FILE_HINT = "write one beside the server, or name it: --mcp-project PATH, or mcp_rollcall_project in the ini file"
@@ -66,20 +71,24 @@ class State:
         self._before: Any = None  # the handler of SIGTERM
 
     def setting(self, name: str, default: Any) -> Any:
-        """An option, else its ini value, else the default."""
+        """An option, else its ini value, else the default.
+
+        Raises:
+            UsageError: The ini value is none that it can have; an option was refused by pytest then.
+        """
         value = self.config.getoption(f"mcp_{name}", None)
         if value is None:
             with suppress(KeyError, ValueError):
                 value = self.config.getini(f"mcp_rollcall_{name}")
-        return default if value in (None, "", []) else value
+        value = default if value in (None, "", []) else value
+        if name in CHOICES and value not in CHOICES[name]:
+            raise pytest.UsageError(f"mcp_rollcall_{name} is {value!r}; it can be {', '.join(CHOICES[name])}")
+        return value
 
     @property
     def scope(self) -> Any:
         """How long mcp_harness keeps a server."""
-        scope = self.setting("scope", "session")
-        if scope not in SCOPES:
-            raise pytest.UsageError(f"mcp_rollcall_scope is {scope!r}; it can be {', '.join(SCOPES)}")
-        return scope
+        return self.setting("scope", "session")
 
     def activate(self) -> Active:
         """From now on the plugin takes part in the session."""

@@ -42,6 +42,8 @@ def test_the_quick_start_needs_no_docker(tmp_path):
     assert said_of(report) == WARNINGS["redis-mcp-server"]
     (cell,) = report["coverage"]
     assert (cell["backend"], cell["tools"]) == ("redis@embedded", 53)
+    (command,) = report["commands"]
+    assert (command["command"], command["outcome"], command["transcripts"]) == ("pytest", "passed", 1)
     assert cell["succeeded"] >= 43
 
 

@@ -70,6 +70,13 @@ def test_a_broken_project_is_said_with_all_its_problems_and_their_lines(inner):
     result.stdout.fnmatch_lines(["*harness.toml:7 *comand: unknown key*"])
 
 
+def test_an_ini_value_that_means_nothing_is_refused_at_once(inner):
+    inner.pytester.makeini("[pytest]\nmcp_rollcall_gate = maybe\n")
+    result = inner.write(plain="def test_plain(): pass\n").run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: mcp_rollcall_gate is 'maybe'; it can be auto, full, off"])
+
+
 # --- the gate -------------------------------------------------------------------------------------
 
 
