@@ -452,6 +452,7 @@ def start_server(
     runtime: RuntimeChoice = "auto",
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
+    url: str = "",
     stack: Stack | None = None,
     allow: Sequence[str] = (),
     era: Era | None = None,
@@ -486,7 +487,7 @@ def start_server(
         progress=progress,
     )
     if project is not None or backend is not None:
-        if project is None or command is not None or stack is not None or cwd is not None:
+        if project is None or command is not None or stack is not None or cwd is not None or url:
             raise ConfigError("project= says command, cwd and stack, and backend= goes with it: give it or these")
 
         def start() -> Coroutine[Any, Any, LiveServer]:
@@ -512,6 +513,7 @@ def start_server(
         command,
         cwd=cwd,
         env=env,
+        url=url,
         stack=stack,
         allow=allow,
         era=era,

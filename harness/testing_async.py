@@ -345,6 +345,7 @@ def start_server(
     runtime: RuntimeChoice = "auto",
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
+    url: str = "",
     stack: Stack | None = None,
     allow: Sequence[str] = (),
     era: Era | None = None,
@@ -377,6 +378,8 @@ def start_server(
         command: The program and its arguments, or a text that is split as a shell would; no shell is run.
         cwd: Its working folder; the present one without it.
         env: Its ENTIRE environment besides the base list (PATH, a fresh HOME and TMPDIR, LANG …).
+        url: Where it listens, for a server over Streamable HTTP: "http://127.0.0.1:${port}/mcp". `${port}` in it, in
+            the command and in `env` is a port that is chosen for it; over stdio without it.
         stack: The stack that it may be pointed at; its secrets are masked.
         allow: Further addresses "127.0.0.1:port", which your test has opened, and to which it may be pointed.
         era: "handshake" or "modern"; None: whatever it speaks. The first start of a command probes that.
@@ -410,7 +413,7 @@ def start_server(
         progress=progress,
     )
     if project is not None or backend is not None:
-        if project is None or command is not None or stack is not None or cwd is not None:
+        if project is None or command is not None or stack is not None or cwd is not None or url:
             raise ConfigError("project= says command, cwd and stack, and backend= goes with it: give it or these")
 
         def start() -> Coroutine[Any, Any, LiveServer]:
@@ -436,6 +439,7 @@ def start_server(
         command,
         cwd=cwd,
         env=env,
+        url=url,
         stack=stack,
         allow=allow,
         era=era,

@@ -152,8 +152,12 @@ def test_what_was_never_listed_is_not_taken_for_covered(command, tmp_path):
 
 
 def test_calls_before_an_exception_that_a_test_is_after_count(command, tmp_path):
-    with pytest.raises(ToolError), start_server(command("good"), era="modern", evidence=tmp_path) as server:
-        server.tools()
-        server.call("echo", {"text": "x"})
-        server.call("fail")
+    def calls():
+        with start_server(command("good"), era="modern", evidence=tmp_path) as server:
+            server.tools()
+            server.call("echo", {"text": "x"})
+            server.call("fail")
+
+    with pytest.raises(ToolError):
+        calls()
     assert tool_coverage(tmp_path).succeeded == ("echo",)
