@@ -220,7 +220,7 @@ class Server:
     @property
     def called(self) -> tuple[Called, ...]:
         """Every call so far, and what became of it, oldest first."""
-        return tuple(self._live.called.copy())
+        return self._live.called
 
     @property
     def notifications(self) -> tuple[Notification, ...]:

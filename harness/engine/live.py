@@ -52,7 +52,7 @@ from harness.errors import (
     ServerError,
     ToolError,
 )
-from harness.model.live import Called, Ended, Notification, Prompt, Result, result_of
+from harness.model.live import Became, Called, Ended, Notification, Prompt, Result, result_of
 from harness.model.outcome import Answer, answer_of, cut, cut_json, expect_to_json, looks_like_an_error, mismatches
 from harness.model.plan import CALL_TIMEOUT_S, ERAS, START_TIMEOUT_S, Action, Elicit, Era, ExpectSpec, ProfileSpec
 from harness.model.transcript import (
@@ -159,12 +159,23 @@ class LiveRecorder(Recorder):
         return found
 
 
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call while it waits, and what became of it; see `Called`."""
+
+    tool: str
+    action: str
+    arguments: Mapping[str, Any]
+    case: str
+    became: Became = "open"
+    detail: str = ""
+
+
 class LiveServer:
     """A server that stands; made by `open_live`. Everything is done on the event loop that opened it.
 
     Attributes:
         transcript: The file in which everything is recorded.
-        called: The calls so far, oldest first, the last KEPT of them.
         timed_out: Whether any request had no answer in time.
         listed: Whether its tools were listed.
         afterwards: What is done once it is closed: its stack is taken down.
@@ -173,7 +184,7 @@ class LiveServer:
     def __init__(self, spec: LiveSpec, pipe: Pipe, session: WireSession, *, masker: Masker) -> None:
         self.spec = spec
         self.transcript = pipe.recorder.path
-        self.called: deque[Called] = deque(maxlen=KEPT)
+        self._calls: deque[_Call] = deque(maxlen=KEPT)
         self.timed_out = False
         self.listed = False
         self._pipe = pipe
@@ -250,6 +261,21 @@ class LiveServer:
             orphans=tuple(self._masker.text(orphan.command) for orphan in found.orphans),
         )
 
+    @property
+    def called(self) -> tuple[Called, ...]:
+        """The calls so far, oldest first, the last KEPT of them."""
+        return tuple(
+            Called(
+                tool=item.tool,
+                action=item.action,
+                arguments=item.arguments,
+                case=item.case,
+                became=item.became,
+                detail=item.detail,
+            )
+            for item in self._calls.copy()
+        )
+
     def stderr(self) -> str:
         """The tail of its stderr so far, masked."""
         return self._pipe.stderr_tail.decode("utf-8", "backslashreplace")
@@ -286,9 +312,8 @@ class LiveServer:
         seconds = self.spec.call_timeout_s if timeout_s is None else timeout_s
         case = self._enter_case()
         ref = StepRef(suite=case.suite, case=case.case, phase="step", index=next(case.steps))
-        call = Called(tool=target, action=action, arguments=arguments, case=str(case))
-        place = len(self.called) if len(self.called) < KEPT else KEPT - 1
-        self.called.append(call)
+        call = _Call(tool=target, action=action, arguments=arguments, case=str(case))
+        self._calls.append(call)
         if not self._over:
             self._recorder.step_started(
                 ref,
@@ -304,13 +329,10 @@ class LiveServer:
         if not self.in_flight():
             self._recent.clear()
 
-        def became(what: Any, how: str, detail: str = "") -> None:
+        def became(what: Became, how: str, detail: str = "") -> None:
+            call.became, call.detail = what, detail
             if not self._over:
                 self._recorder.step_ended(ref, how, detail)
-            done = Called(tool=target, action=action, arguments=arguments, case=str(case), became=what, detail=detail)
-            with suppress(IndexError, ValueError):
-                at = place if self.called[place] is call else self.called.index(call)
-                self.called[at] = done
 
         deadline = time.monotonic() + seconds
         try:
