@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from harness.engine.answers import Hook
 from harness.engine.guard import is_loopback
-from harness.engine.listeners import free_port
 from harness.engine.live import LiveSpec
 from harness.errors import ConfigError, MisuseError
 from harness.model.placeholders import UnknownPlaceholder, expand
@@ -48,7 +47,7 @@ __all__ = [
 ExpectError = bool | str | re.Pattern[str] | None
 AnswersArgument = Hook | Sequence[AnswerSpec | Mapping[str, Any]] | None
 T = TypeVar("T")
-PORT = "${port}"  # in command, env and url of a server over HTTP
+_URL = re.compile(r"http://127\.0\.0\.1:\$\{port\}(?:/[^\s\\]*)?")
 
 
 def make_spec(
@@ -60,12 +59,12 @@ def make_spec(
     client: tuple[ProfileSpec, Hook | None],
     allow: Sequence[str] = (),
     reads_dotenv: bool = True,
-    url: str | None = None,
     call_timeout_s: float | None = None,
     start_timeout_s: float | None = None,
     evidence: str | os.PathLike[str] | None = None,
     began: float | None = None,
     name: str = "",
+    url: str = "",
     stack: Any = None,
     profile: str | None = None,
 ) -> LiveSpec:
@@ -95,23 +94,16 @@ def make_spec(
         )
     if profile is not None:
         raise ConfigError(f"profile={profile!r} names a profile of harness.toml, and a command has none")
+    if url and not _URL.fullmatch(url):
+        raise ConfigError(f"url={url!r}: write where the server listens, such as http://127.0.0.1:${{port}}/mcp")
     argv = tuple(shlex.split(command)) if isinstance(command, str) else tuple(os.fspath(part) for part in command)
     if not argv or not argv[0]:
         raise ConfigError("start_server was given an empty command")
-    port = None if url is None else free_port()
-    if url is not None and not url.startswith(f"http://127.0.0.1:{PORT}/"):
-        raise ConfigError(
-            f"url is {url!r}; it begins with http://127.0.0.1:{PORT}/",
-            hint=f"write {PORT} where the server takes its port too, in command or env",
-        )
-    argv = tuple(part.replace(PORT, str(port)) if port is not None else part for part in argv)
     return LiveSpec(
         argv=argv,
         name=name,
         cwd=Path(cwd or ".").resolve(),
-        env={key: text.replace(PORT, str(port)) if port is not None else text for key, text in (env or {}).items()},
-        url="" if url is None else url.replace(PORT, str(port)),
-        own_port=port,
+        env=dict(env or {}),
         era=era,
         profile=shape,
         hook=hook,
@@ -119,6 +111,7 @@ def make_spec(
         names=() if stack is None else stack.names,
         secrets=() if stack is None else stack.secrets,
         reads_dotenv=reads_dotenv,
+        url=url,
         call_timeout_s=CALL_TIMEOUT_S if call_timeout_s is None else call_timeout_s,
         start_timeout_s=START_TIMEOUT_S if start_timeout_s is None else start_timeout_s,
         evidence=None if evidence is None else Path(evidence).resolve(),
@@ -172,8 +165,6 @@ def session_spec(
         raise ConfigError(f"${{{error.args[0]}}} has no value in this run", server=session.run.server) from None
     shape, hook = client or (told, None)
     return LiveSpec(
-        url=session.url,
-        own_port=urlsplit(session.url).port if session.url else None,
         argv=session.command,
         name=session.run.server,
         cwd=Path(session.cwd),
@@ -184,6 +175,8 @@ def session_spec(
         hook=hook,
         evidence=Path(session.evidence),
         began=session.began,
+        url=session.url,
+        own_port=_port_of(session.url),
         allowed=tuple(address_of(text) for text in session.allowed),
         names=session.names,
         folders=tuple(Path(folder) for folder in session.folders),
@@ -191,6 +184,10 @@ def session_spec(
         call_timeout_s=session.call_timeout_s if call_timeout_s is None else call_timeout_s,
         start_timeout_s=session.start_timeout_s if start_timeout_s is None else start_timeout_s,
     )
+
+
+def _port_of(url: str) -> int | None:
+    return urlsplit(url).port if url else None
 
 
 # --- the client -----------------------------------------------------------------------------------

@@ -9,12 +9,8 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from secrets import randbelow
 
-__all__ = ["Listener", "free_port", "listeners", "owner_of"]
-
-PORTS = (16_000, 32_000)  # below those that outgoing connections are given
-PORT_TRIES = 50
+__all__ = ["Listener", "listeners", "owner_of"]
 
 _LISTEN = "0A"
 
@@ -52,18 +48,6 @@ def listeners(port: int | None = None) -> list[Listener]:
             for inode in _sockets(pid) & by_inode.keys():
                 by_inode[inode].pids.append(pid)
     return [Listener(address=item.address, pids=tuple(item.pids)) for item in found]
-
-
-def free_port() -> int:
-    """A port that nobody holds, and that the system gives to nobody who asks for any."""
-    for _ in range(PORT_TRIES):
-        port = PORTS[0] + randbelow(PORTS[1] - PORTS[0])
-        with socket.socket() as free, suppress(OSError):
-            free.bind(("127.0.0.1", port))
-            return port
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def owner_of(item: Listener) -> str:

@@ -34,7 +34,7 @@ from harness.engine.pipe import Pipe
 from harness.engine.process import Exit
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope, open_scope
-from harness.engine.start import NOT_THIS_ERA, Start
+from harness.engine.start import NOT_THIS_ERA, Start, free_port
 from harness.engine.stdio import elapsed_ms
 from harness.engine.suite import CONFIRM_TOKEN
 from harness.engine.tail import describe_code
@@ -52,7 +52,7 @@ from harness.errors import (
     ServerError,
     ToolError,
 )
-from harness.model.live import Called, Ended, Notification, Prompt, Result, result_of
+from harness.model.live import Became, Called, Ended, Notification, Prompt, Result, result_of
 from harness.model.outcome import Answer, answer_of, cut, cut_json, expect_to_json, looks_like_an_error, mismatches
 from harness.model.plan import CALL_TIMEOUT_S, ERAS, START_TIMEOUT_S, Action, Elicit, Era, ExpectSpec, ProfileSpec
 from harness.model.transcript import (
@@ -68,6 +68,7 @@ from harness.model.transcript import (
 __all__ = ["KEPT", "LiveServer", "LiveSpec", "open_live", "outside_name", "to_the_end"]
 
 KEPT = 10_000  # calls that are remembered
+PORT = "${port}"
 RECENT_LINES = 5
 KEPT_NOTES = 20
 _NOTES = {  # what the session saw when a request had no answer in time
@@ -98,8 +99,8 @@ class LiveSpec:
         evidence: The folder of the transcript; None: one that goes when the server is closed.
         began: The run's beginning by `time.monotonic()`; None: now.
         allowed: Every (host, port) to which it may be pointed; `names` are services inside the stack.
+        url: Where it is to listen, over HTTP; `${port}` in it, in `argv` and in `env` is a port that is chosen for it.
         secrets: To be masked.
-        url: Where it is to listen, with its port, which is `own_port`; "" where it speaks over its own pipes.
     """
 
     argv: tuple[str, ...]
@@ -117,8 +118,8 @@ class LiveSpec:
     began: float | None = None
     allowed: tuple[tuple[str, int], ...] = ()
     names: tuple[str, ...] = ()
-    own_port: int | None = None
     url: str = ""
+    own_port: int | None = None
     folders: tuple[Path, ...] = ()
     reads_dotenv: bool = True
     secrets: tuple[str, ...] = ()
@@ -158,12 +159,23 @@ class LiveRecorder(Recorder):
         return found
 
 
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call while it waits, and what became of it; see `Called`."""
+
+    tool: str
+    action: str
+    arguments: Mapping[str, Any]
+    case: str
+    became: Became = "open"
+    detail: str = ""
+
+
 class LiveServer:
     """A server that stands; made by `open_live`. Everything is done on the event loop that opened it.
 
     Attributes:
         transcript: The file in which everything is recorded.
-        called: The calls so far, oldest first, the last KEPT of them.
         timed_out: Whether any request had no answer in time.
         listed: Whether its tools were listed.
         afterwards: What is done once it is closed: its stack is taken down.
@@ -172,7 +184,7 @@ class LiveServer:
     def __init__(self, spec: LiveSpec, pipe: Pipe, session: WireSession, *, masker: Masker) -> None:
         self.spec = spec
         self.transcript = pipe.recorder.path
-        self.called: deque[Called] = deque(maxlen=KEPT)
+        self._calls: deque[_Call] = deque(maxlen=KEPT)
         self.timed_out = False
         self.listed = False
         self._pipe = pipe
@@ -249,6 +261,21 @@ class LiveServer:
             orphans=tuple(self._masker.text(orphan.command) for orphan in found.orphans),
         )
 
+    @property
+    def called(self) -> tuple[Called, ...]:
+        """The calls so far, oldest first, the last KEPT of them."""
+        return tuple(
+            Called(
+                tool=item.tool,
+                action=item.action,
+                arguments=item.arguments,
+                case=item.case,
+                became=item.became,
+                detail=item.detail,
+            )
+            for item in self._calls.copy()
+        )
+
     def stderr(self) -> str:
         """The tail of its stderr so far, masked."""
         return self._pipe.stderr_tail.decode("utf-8", "backslashreplace")
@@ -285,9 +312,8 @@ class LiveServer:
         seconds = self.spec.call_timeout_s if timeout_s is None else timeout_s
         case = self._enter_case()
         ref = StepRef(suite=case.suite, case=case.case, phase="step", index=next(case.steps))
-        call = Called(tool=target, action=action, arguments=arguments, case=str(case))
-        place = len(self.called) if len(self.called) < KEPT else KEPT - 1
-        self.called.append(call)
+        call = _Call(tool=target, action=action, arguments=arguments, case=str(case))
+        self._calls.append(call)
         if not self._over:
             self._recorder.step_started(
                 ref,
@@ -303,13 +329,10 @@ class LiveServer:
         if not self.in_flight():
             self._recent.clear()
 
-        def became(what: Any, how: str, detail: str = "") -> None:
+        def became(what: Became, how: str, detail: str = "") -> None:
+            call.became, call.detail = what, detail
             if not self._over:
                 self._recorder.step_ended(ref, how, detail)
-            done = Called(tool=target, action=action, arguments=arguments, case=str(case), became=what, detail=detail)
-            with suppress(IndexError, ValueError):
-                at = place if self.called[place] is call else self.called.index(call)
-                self.called[at] = done
 
         deadline = time.monotonic() + seconds
         try:
@@ -317,6 +340,9 @@ class LiveServer:
         except TimedOut as error:
             became("timed-out", "timed-out", str(error))
             raise self._cause_of(self._no_answer(error, target, arguments, seconds, ref)) from None
+        except Lost as error:
+            became("failed", "died", str(error))
+            raise self._cause_of(self._lost(error, target, arguments, seconds)) from None
         except Died as error:
             became("died", "died", str(error))
             raise self._cause_of(await self._death(str(error), target, arguments, stood=stood)) from None
@@ -373,6 +399,8 @@ class LiveServer:
             return await self._session.request(method, params, label=method, timeout_s=seconds)
         except TimedOut as error:
             raise self._no_answer(error, method, params, seconds) from None
+        except Lost as error:
+            raise self._lost(error, method, params, seconds) from None
         except Died as error:
             raise await self._death(str(error), method, params) from None
         except ValueError as error:
@@ -396,6 +424,8 @@ class LiveServer:
             listing = await self._session.list_all(method, key, timeout_s=seconds)
         except TimedOut as error:
             raise self._no_answer(error, method, {}, seconds) from None
+        except Lost as error:
+            raise self._lost(error, method, {}, seconds) from None
         except Died as error:
             raise await self._death(str(error), method, {}) from None
         if listing.problem:
@@ -535,6 +565,16 @@ class LiveServer:
         assert isinstance(error, NoAnswer)
         error.timeout_s = seconds
         error.in_flight = self.in_flight()
+        return error
+
+    def _lost(self, seen: Lost, target: str, arguments: Mapping[str, Any] | None, seconds: float) -> CallError:
+        """The error for a request that can get no answer any more, though the server lives."""
+        self.timed_out = True
+        status = f" (status {seen.status})" if seen.status else ""
+        message = f"{target} can get no answer: {self._masker.text(str(seen))}{status}"
+        error = self._failed(NoAnswer, message + self._lines() + self._said(), target, arguments)
+        assert isinstance(error, NoAnswer)
+        error.timeout_s, error.in_flight = seconds, self.in_flight()
         return error
 
     async def _death(
@@ -696,14 +736,34 @@ async def open_live(spec: LiveSpec) -> LiveServer:
     """
     with ExitStack() as undo:
         scope = undo.enter_context(open_scope())
+        key = (spec.argv, spec.cwd, tuple(sorted(spec.env.items())))
+        spec = _with_port(spec)
         masker = Masker((*spec.secrets, *(value for name, value in spec.env.items() if is_secret_name(name))))
         folder = scope.tmp / f"server-{token_hex(8)}"
         folder.mkdir()
         _guard(spec, folder, masker)
-        server = await _Opening(spec=spec, scope=scope, folder=folder, masker=masker).run()
+        server = await _Opening(spec=spec, scope=scope, folder=folder, masker=masker, key=key).run()
         server.owns(undo.pop_all())
         _open.add(server)
         return server
+
+
+def _with_port(spec: LiveSpec) -> LiveSpec:
+    """Where it is to listen at `${port}`: on a port that nobody holds, which is told to it in that place."""
+    if PORT not in spec.url:
+        return spec
+    port = free_port()
+
+    def told(text: str) -> str:
+        return text.replace(PORT, str(port))
+
+    return replace(
+        spec,
+        argv=tuple(map(told, spec.argv)),
+        env={name: told(value) for name, value in spec.env.items()},
+        url=told(spec.url),
+        own_port=port,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -714,12 +774,13 @@ class _Opening:
     scope: Scope
     folder: Path
     masker: Masker
+    key: tuple[Any, ...]  # equal for starts of one command
 
     async def run(self) -> LiveServer:
         spec = self.spec
         if spec.era is not None:
             return await self._begin(spec.era, spec.evidence, probing=spec.tried)
-        key = (spec.argv, spec.cwd, tuple(sorted(spec.env.items())))
+        key = self.key
         known = _spoken.get(key)
         why: list[str] = []
         for era in (known,) if known is not None else ERAS:
@@ -776,10 +837,7 @@ class _Opening:
                 raise Refused(not_ready)
             await session.open(timeout_s=timeout_s)
         except (NotSpoken, TimedOut, Died, Refused) as error:
-            unspoken = probing and (isinstance(error, NotSpoken) or (discovering and not isinstance(error, Refused)))
-            if isinstance(error, Lost):
-                unspoken = probing and not error.hint and (discovering or error.status in NOT_THIS_ERA)
-            if unspoken:
+            if probing and _is_unspoken(error, discovering=discovering):
                 await pipe.stop(hurry=True)
                 path.unlink(missing_ok=True)
                 raise NotSpoken(str(error)) from None
@@ -817,6 +875,13 @@ class _Opening:
         tail = pipe.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
         log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
         return ServerError(self.masker.text(f"{message}\n{log}"), log=log, server=spec.name)
+
+
+def _is_unspoken(error: Exception, *, discovering: bool) -> bool:
+    """Whether the failure of a session's beginning may mean that the server does not speak the era."""
+    if isinstance(error, Lost):
+        return not error.hint and (discovering or error.status in NOT_THIS_ERA)
+    return isinstance(error, NotSpoken) or (discovering and not isinstance(error, Refused))
 
 
 def _environment(spec: LiveSpec, home: Path) -> dict[str, str]:

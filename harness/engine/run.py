@@ -25,13 +25,12 @@ from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.guard import check_roots, check_targets
 from harness.engine.http_pipe import HttpPipe
 from harness.engine.http_probe import look_closer
-from harness.engine.listeners import free_port
 from harness.engine.mask import Masker, is_secret_name
 from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
 from harness.engine.stack import Stack
-from harness.engine.start import NOT_THIS_ERA, Start
+from harness.engine.start import NOT_THIS_ERA, Start, free_port
 from harness.engine.state import MAX_VALUES, Twist, must_not_be_repeated
 from harness.engine.stdio import elapsed_ms
 from harness.engine.suite import run_cases
@@ -436,8 +435,6 @@ def _session(
         build=built.fingerprint,
         evidence="",
         began=0.0,
-        transport=project.server.transport,
-        url=start.url,
         secrets=masker.secrets,
         command=start.argv if start.container is None else start.container.argv,
         cwd=str(start.cwd),

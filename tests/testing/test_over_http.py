@@ -1,54 +1,67 @@
-"""The Python API with servers over Streamable HTTP: the same calls, ends and records. Ours."""
+"""The Python API over Streamable HTTP, in both eras: the same calls, and what goes wrong there only. Ours."""
+
+import sys
+from pathlib import Path
 
 import pytest
 
-from harness.engine.evidence import read_transcript
-from harness.errors import ConfigError, NoAnswer, ServerDied
-from harness.model.transcript import HttpRequest, Sent
-from harness.testing import start_server
+from harness.errors import ConfigError
+from harness.testing import NoAnswer, ServerDied, ServerError, expect_every_tool_exercised, start_server
 
+SERVER = [sys.executable, str(Path(__file__).parent.parent / "servers" / "over_http.py"), "${port}"]
 URL = "http://127.0.0.1:${port}/mcp"
 
 
-@pytest.fixture
-def over_http(command):
-    def start(*twists, **more):
-        return start_server([*command("over_http"), "${port}", *twists], url=URL, call_timeout_s=20, **more)
-
-    return start
+@pytest.fixture(scope="module", params=["modern", "handshake"])
+def server(request):
+    with start_server(SERVER, url=URL, era=request.param, elicit="accept") as found:
+        yield found
 
 
-@pytest.mark.parametrize("era", ["handshake", "modern", None])
-def test_a_server_over_http_is_called_like_any_other(over_http, era):
-    with over_http(era=era, elicit="accept") as server, over_http(era=era) as other:
-        assert server.call("echo", {"text": "hé"}).text == "hé"
-        assert other.call("echo", {"text": "two at a time"}).text == "two at a time"
-        assert server.call("ask").text == "accept {'confirm': True}"
-    assert server.ended is not None
-    assert server.ended.ended_by == "term"
+def test_calls_answers_and_prompts_are_those_of_any_server(server):
+    assert server.call("echo", {"text": "Grüße"}).text == "Grüße"
+    assert server.call("ask").text
+    assert server.prompts[-1].message == "Really?"
+    assert "echo" in [tool["name"] for tool in server.tools()]
 
 
-def test_what_becomes_of_a_call_is_told(over_http):
-    with over_http("no-answer", era="handshake") as server:
-        with pytest.raises((NoAnswer, ServerDied), match="ended without the answer"):
-            server.call("echo", {"text": "x"})
-    with over_http(era="handshake") as server:
-        with pytest.raises(ServerDied) as caught:
+def test_its_era_is_found_out():
+    with start_server(SERVER, url=URL) as server:
+        assert server.era == "modern"
+        assert server.call("echo", {"text": "x"}).text == "x"
+
+
+def test_two_have_ports_of_their_own_and_are_closed_in_any_order():
+    one, other = start_server(SERVER, url=URL, era="modern"), start_server(SERVER, url=URL, era="modern")
+    one.close()
+    assert other.call("echo", {"text": "x"}).text == "x"
+    other.close()
+
+
+def test_one_that_dies_in_a_call_is_told():
+    with start_server(SERVER, url=URL, era="handshake") as server:
+        with pytest.raises((ServerDied, NoAnswer)):
             server.call("die")
-        assert caught.value.exit_code == 3
-        assert "no more" in caught.value.stderr
+        with pytest.raises(ServerDied):
+            server.call("echo", {"text": "x"})
 
 
-def test_a_call_of_the_modern_era_is_cancelled_by_closing_its_stream(over_http):
-    with over_http(era="modern") as server:
-        with pytest.raises(NoAnswer):
-            server.call("hang", timeout_s=0.3)
-        assert server.call("echo", {"text": "next"}).text == "next"
-        events = read_transcript(server.transcript).events
-    assert "notifications/cancelled" not in [event.label for event in events if isinstance(event, Sent)]
-    assert {event.method for event in events if isinstance(event, HttpRequest)} == {"POST"}
+def test_one_that_never_answers_is_told():
+    with start_server(SERVER, url=URL, era="handshake") as server, pytest.raises(NoAnswer, match="within 0"):
+        server.call("hang", timeout_s=0.3)
 
 
-def test_an_address_without_the_port_is_refused(command):
-    with pytest.raises(ConfigError, match="begins with"):
-        start_server(command("over_http"), url="http://127.0.0.1:8000/mcp")
+def test_one_that_does_not_listen_is_told(command):
+    with pytest.raises(ServerError):
+        start_server([*command("silent"), "${port}"], url=URL, start_timeout_s=1)
+
+
+def test_its_url_is_on_a_port_that_is_chosen():
+    with pytest.raises(ConfigError, match=r"such as http://127\.0\.0\.1:\$\{port\}/mcp"):
+        start_server(SERVER, url="http://127.0.0.1:8080/mcp")
+
+
+def test_coverage_is_judged_over_http_too():
+    with start_server([*SERVER, "only=echo"], url=URL, era="modern") as server:
+        server.call("echo", {"text": "x"})
+        assert expect_every_tool_exercised(server).succeeded == ("echo",)
