@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.driver import ROOT
 
-PARTS = ("calls", "command", "lines", "ready", "recorded")
+PARTS = ("calls", "command", "lines", "proxy", "ready", "recorded")
 EXTRA = ("cycles", "api-cycles", "plugin-cycles", "fleet")  # only when asked for: they take long
 ROUNDS = 7
 OUT = ROOT / ".rollcall" / "bench.md"

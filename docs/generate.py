@@ -37,6 +37,10 @@ COMMANDS = (
     "backends list",
     "backends show",
     "backends try",
+    "rollout",
+    "rollout judge",
+    "rollout plan",
+    "rollout merge",
     "reap",
     "doctor",
 )

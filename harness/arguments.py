@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "Parser",
+    "also",
     "diffs",
     "dry",
     "judged_on",
@@ -87,6 +88,16 @@ def selects_servers(sub: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
+def over_all(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--rollout",
+        nargs="?",
+        const="rollout.toml",
+        metavar="LIST",
+        help="all repositories of a list (default: rollout.toml) that are here, by the evidence of the last rollout",
+    )
+
+
 def selects(sub: argparse.ArgumentParser) -> None:
     group = selects_servers(sub)
     group.add_argument(
@@ -134,6 +145,17 @@ def state(sub: argparse.ArgumentParser) -> None:
 
 def rebuild(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--rebuild", action="store_true", help="build even if nothing has changed")
+
+
+def also(sub: argparse.ArgumentParser) -> None:
+    """Adds further folders of evidence."""
+    sub.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="further evidence, recorded elsewhere: it counts where server and build agree, else it is listed",
+    )
 
 
 def judging(sub: argparse.ArgumentParser) -> None:

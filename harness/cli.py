@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from harness import __version__, backends_door, proxy_commands, rollout_commands
 from harness.arguments import (
     Parser,
+    also,
     diffs,
     dry,
     judged_on,
     judging,
     listing,
     matrix,
+    over_all,
     proposing,
     pruning,
     rebuild,
@@ -200,6 +202,7 @@ def _parser() -> Parser:
         selects,
         runtime,
         state,
+        also,
         judging,
     )
     add(
@@ -207,6 +210,7 @@ def _parser() -> Parser:
         _exemptions,
         "the verdict on every entry of the exemption files, by the recorded evidence",
         selects,
+        over_all,
         runtime,
         state,
         judging,
@@ -216,6 +220,7 @@ def _parser() -> Parser:
         _prune,
         "remove entries that are false or stale, by the recorded evidence",
         selects_servers,
+        over_all,
         runtime,
         state,
         judged_on,
@@ -227,6 +232,7 @@ def _parser() -> Parser:
         _propose,
         "write entries without reasons for what fails and may be excused",
         selects_servers,
+        over_all,
         runtime,
         state,
         judged_on,
@@ -238,6 +244,7 @@ def _parser() -> Parser:
         _list,
         "show all entries, by owner, check, age or expiry",
         selects_servers,
+        over_all,
         judged_on,
         listing,
     )
@@ -256,6 +263,8 @@ def _parser() -> Parser:
 def _options(parsed: argparse.Namespace) -> Options:
     from harness.integration import Options, expanded
 
+    if getattr(parsed, "rollout", None) is not None:
+        return rollout_commands.over_all(parsed)
     base = Path.cwd()
     value: Callable[[str], object] = lambda name: getattr(parsed, name, None)  # noqa: E731
 
@@ -277,6 +286,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         cases=getattr(parsed, "cases", ""),
         runtime=getattr(parsed, "runtime", "auto"),
         evidence=path("evidence"),
+        also=tuple(map(Path, getattr(parsed, "also", ()))),
         state=path("state"),
         out=next((base / item for item in reversed(getattr(parsed, "out", ())) if not _is_file(base / item)), None),
         out_files=tuple(base / item for item in getattr(parsed, "out", ()) if _is_file(base / item)),

@@ -101,7 +101,13 @@ def prune(options: Options, *, today: date, expired: bool, dry_run: bool) -> Cha
     judgements = [first, *(judge_evidence(options, other, Outcome(), today=today) for other in plans[1:])]
     while True:
         verdicts = _verdicts(plans, judgements, paths, expired=expired)
-        verdicts = {key: verdict for key, verdict in verdicts.items() if key in places}
+        verdicts = {
+            key: _Verdict(False, "in a checkout", f"{verdict.words}; change it in its own repository")
+            if verdict.goes and _is_checked_out(options, paths[key[0]])
+            else verdict
+            for key, verdict in verdicts.items()
+            if key in places
+        }
         fresh = {key: verdict for key, verdict in verdicts.items() if verdict.goes}
         staying = {key: verdict for key, verdict in verdicts.items() if not verdict.goes}
         going |= fresh
@@ -162,6 +168,9 @@ def propose(options: Options, *, today: date, dry_run: bool, checks: Collection[
     for project in plan.projects:
         path = project.exemptions_file or project.root / exemption_files.FILE
         path = known.setdefault(path.resolve(), path)
+        if _is_checked_out(options, path):
+            path = options.central or options.base / exemption_files.FILE  # what is written there would be lost
+            path = known.setdefault(path.resolve(), path)
         for need in _all_needs(project, plan, judgement, checks):
             if isinstance(need, str):
                 left.append(need)
@@ -202,6 +211,7 @@ def listed(options: Options, *, today: date) -> tuple[list[Listed], list[str]]:
         base=options.base,
         catalogue=catalogue(),
         exemptions_beside=options.base,
+        central=options.central,
     )
     known = {project.server.name for project in loaded.projects}
     names = set(options.servers)
@@ -499,7 +509,13 @@ def _paths(options: Options, loaded: Loaded) -> dict[str, Path]:
         for project in loaded.projects
         if project.exemptions_file is not None
     }
+    if options.central is not None:
+        found[files.name(options.central)] = options.central
     return {name: found[name] for name in loaded.exemption_files if name in found}
+
+
+def _is_checked_out(options: Options, path: Path) -> bool:
+    return options.checkouts is not None and path.absolute().is_relative_to(options.checkouts.absolute())
 
 
 def _bytes(path: Path, file: str) -> bytes:

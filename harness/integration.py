@@ -22,18 +22,25 @@ from anyio import get_cancelled_exc_class
 from harness.config.load import Loaded, load, load_healthy
 from harness.config.plan import Selection, make_plan
 from harness.engine.build import Built, build, state_folder
-from harness.engine.evidence import Attempt, EvidenceLost, read_evidence, runtime_seen
+from harness.engine.evidence import (
+    Attempt,
+    EvidenceLost,
+    read_elsewhere,
+    read_evidence,
+    recordings,
+    runtime_seen,
+)
 from harness.engine.mask import Masker
 from harness.engine.run import run_one
 from harness.engine.scope import Scope, open_scope
 from harness.engine.stack import open_stack, prepare_images
-from harness.errors import BuildError, StackError, code_of_kind, iterate_errors
+from harness.errors import BuildError, ConfigError, StackError, code_of_kind, iterate_errors
 from harness.failures import failure_of
 from harness.findings.judge import NotRun, judge
-from harness.model.finding import HarnessFailure, Judgement, Report
+from harness.model.finding import HarnessFailure, Judgement, Report, Uncounted
 from harness.model.plan import Cell, Plan, ProjectSpec, Run, RunKey, Runtime
 from harness.model.progress import Progress
-from harness.model.transcript import RunRecord
+from harness.model.transcript import Evidence, RunRecord
 from harness.report.build import make_report
 
 __all__ = ["Options", "Outcome", "Timings", "catalogue", "execute", "judge_evidence", "load_plan", "rerun_line"]
@@ -48,6 +55,8 @@ class Options:
 
     base: Path
     projects: tuple[Path, ...] = (Path(),)
+    central: Path | None = None  # an exemptions file that speaks of all projects, besides their own
+    checkouts: Path | None = None  # below it are checkouts, where files are not to be changed
     repository: Path | None = None  # the folder that the one project speaks of, where its file is kept elsewhere
     servers: tuple[str, ...] = ()
     default_servers: tuple[str, ...] = ()
@@ -58,6 +67,7 @@ class Options:
     cases: str = ""
     runtime: str = "auto"  # docker | process | auto
     evidence: Path | None = None
+    also: tuple[Path, ...] = ()  # further folders of evidence, recorded elsewhere
     out: Path | None = None
     out_files: tuple[Path, ...] = ()  # single reports besides, by their endings
     state: Path | None = None
@@ -234,6 +244,7 @@ def _load(options: Options, outcome: Outcome | None) -> Loaded:
             catalogue=catalogue(),
             exemptions_beside=options.base,
             repository=options.repository,
+            central=options.central,
         )
     loaded, problems = load_healthy(
         paths,
@@ -241,6 +252,7 @@ def _load(options: Options, outcome: Outcome | None) -> Loaded:
         catalogue=catalogue(),
         exemptions_beside=options.base,
         repository=options.repository,
+        central=options.central,
     )
     if problems is not None:
         if options.servers and set(options.servers) <= set(loaded.broken):
@@ -504,15 +516,61 @@ def judge_evidence(
                 continue
             why = "the evidence is of another plan" if key in part.outdated else "there is no evidence of it"
             missing.append(NotRun(key=key, why=outcome.not_run.get(key, why), own=False))
+    uncounted = _recorded_alone(options, plan)
+    for other in options.also:
+        uncounted += _admit(options.base / other, plan, found, missing)
     listed = {item.key for item in missing}
     missing += [NotRun(key=key, why=why, own=False) for key, why in outcome.not_run.items() if key not in listed]
-    return judge(
+    judgement = judge(
         plan,
         found,
         missing=missing,
         today=today,
         rerun=rerun or (lambda key, case: rerun_line(options, plan, key, case)),
     )
+    return dataclasses.replace(judgement, uncounted=tuple(uncounted))
+
+
+def _recorded_alone(options: Options, plan: Plan) -> list[Uncounted]:
+    """Recordings of the proxy beside the evidence, which count for nothing."""
+    roots = sorted({evidence_root(options, project) for project in plan.projects})
+    return [
+        Uncounted(
+            server=server,
+            place=place,
+            why=f"{number} {'recording' if number == 1 else 'recordings'} without a plan: nobody says of which build "
+            "and backend; under [suites] commands they would count",
+        )
+        for root in roots
+        for server, place, number in recordings(root)
+    ]
+
+
+def _admit(root: Path, plan: Plan, found: list[Evidence], missing: list[NotRun]) -> list[Uncounted]:
+    """Takes what another folder holds of the same servers and builds into the evidence; what it does not, is told."""
+    if not root.is_dir():
+        raise ConfigError(f"there is no folder {root}", hint="--also takes a folder of evidence")
+    builds = {item.record.key.server: item.record.build for item in found}
+    fingerprints = {run.key: run.fingerprint for run in selected_runs(plan)}
+    out = []
+    other = read_elsewhere(root, plan, builds)
+    at = {item.record.key: index for index, item in enumerate(found)}
+    for item in other.admitted:
+        key = item.record.key
+        if key not in at and item.record.plan == fingerprints[key]:
+            found.append(item)
+            missing[:] = [gap for gap in missing if gap.key != key]
+            continue
+        if key not in at:
+            place = os.path.relpath(item.folder, root)
+            why = "it is of another state of the suites, and there is no evidence of this run that it could add to"
+            out.append(Uncounted(server=key.server, place=place, why=why))
+            continue
+        known = found[at[key]]
+        names = {transcript.name for transcript in known.transcripts}
+        more = tuple(one for one in item.transcripts if one.is_outside and one.name not in names)
+        found[at[key]] = dataclasses.replace(known, transcripts=(*known.transcripts, *more))
+    return [*out, *(Uncounted(server=server, place=place, why=why) for server, place, why in other.left_out)]
 
 
 def _plan_of(plan: Plan, names: set[str]) -> Plan:

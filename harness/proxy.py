@@ -35,7 +35,6 @@ POLL_S = 0.05
 UNKNOWN = "unknown"  # the server's name, where no harness.toml says it
 RECORDER_NICE = 10
 HELD_S = 0.5  # after the server's end, while somebody else holds its pipes open and says nothing
-RECORDED_S = 1.0  # how long the end waits until all is written; the rest is written without us
 FORWARDED = (
     "SIGTERM",
     "SIGINT",
@@ -99,15 +98,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parsed(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    words, command = list(argv), []
-    if "--" in words:
-        at = words.index("--")
-        words, command = words[:at], words[at + 1 :]
-        if not command:
-            raise _Usage("there is no command behind --")
+    """The options, and the command: what stands behind `--`, or from the first word on that is no option."""
+    words = list(argv)
     options: dict[str, str] = {}
-    while words:
+    while words and words[0].startswith("-"):
         word = words.pop(0)
+        if word == "--":
+            if not words:
+                raise _Usage("there is no command behind --")
+            break
         name, equals, value = word.partition("=")
         if name not in ("--evidence", "--session"):
             raise _Usage(f"unrecognized argument: {word}; the server's command stands behind --")
@@ -116,7 +115,7 @@ def _parsed(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                 raise _Usage(f"{name} takes a value")
             value = words.pop(0)
         options[name[2:]] = value
-    return options, command
+    return options, words
 
 
 def _session(path: str) -> SessionSpec:
@@ -229,19 +228,21 @@ class _Journal:
     """
 
     def __init__(self, folder: str) -> None:
-        self.file = self.bell = -1
-        self.asleep = bytearray(1)
-        self._broken = True
-        if folder:
-            import mmap
+        import mmap
 
-            self.file = _nameless(folder)
-            self.asleep = mmap.mmap(-1, 1)  # type: ignore[assignment]
-            self._broken = False
+        self.bell = -1
+        self.asleep = mmap.mmap(-1, 1)
+        self._quiet = not folder  # then only that the server began and ended is noted: it is watched all the same
+        self._broken = False
+        self.file = _nameless(folder) if folder else os.memfd_create("journal", os.MFD_CLOEXEC)
+        if not folder:
+            import fcntl
+
+            fcntl.fcntl(self.file, fcntl.F_SETFL, os.O_APPEND)
 
     def add(self, kind: int, data: bytes) -> None:
         """Notes a piece; where that cannot be done nothing more is noted, and nothing is delayed."""
-        if self._broken:
+        if self._broken or (self._quiet and kind not in (BEGAN, ENDED)):
             return
         try:
             done = os.writev(self.file, (ENTRY.pack(kind, time.monotonic(), len(data)), data))
@@ -396,7 +397,7 @@ class _Proxy:
         except OSError as error:
             _say(f"nothing is recorded: {error.strerror}")
             journal = _Journal("")
-        recorder = self._recorder(journal)
+        self._recorder(journal)
         (stdin, to_server), (from_server, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         try:
             pid = os.posix_spawn(
@@ -426,16 +427,14 @@ class _Proxy:
         asked = self.asked or ("stdin-close" if pumps[0].ended else "")
         self._drain(pumps[1:])
         journal.add(ENDED, _json({"code": code, "ended_by": asked}))
-        if recorder:
-            self._recorded(recorder, journal)
         if place.session is None and not place.problem:
             _say(f"recorded in {place.folder}", voice)
         if code < 0:
             _die_of(-code, before)
         return code
 
-    def _recorder(self, journal: _Journal) -> int:
-        """Starts the process that reads the journal; 0 where there is nothing to write to.
+    def _recorder(self, journal: _Journal) -> None:
+        """Starts the process that reads the journal, and ends the server if this one is killed.
 
         It is a copy of this one that keeps no end of any pipe of the client's or the server's, and has a session of its
         own: what ends this process does not end it.
@@ -445,7 +444,7 @@ class _Proxy:
         if pid:
             os.close(ear)
             os.set_blocking(journal.bell, False)
-            return pid
+            return
         code = 1
         try:
             os.close(journal.bell)
@@ -485,12 +484,6 @@ class _Proxy:
         for pump in pumps:
             while pump.is_alive() and not (pump.idle and time.monotonic() - pump.idle > HELD_S):
                 pump.join(POLL_S)
-
-    def _recorded(self, recorder: int, journal: _Journal) -> None:
-        os.close(journal.bell)
-        until = time.monotonic() + RECORDED_S
-        while time.monotonic() < until and not os.waitpid(recorder, os.WNOHANG)[0]:
-            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, until - time.monotonic()))
 
 
 def _json(value: object) -> bytes:

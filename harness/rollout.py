@@ -1,10 +1,10 @@
 """The door behind `rollout`: many repositories in one pass, each as a child of its own, and one report.
 
 A pass has three parts. First every repository is checked out and its files are read; then those that can be run are
-run, several side by side, as `python -P -m harness run …`; then everything is judged together. What a repository came
-to is written beside the evidence as soon as it is known, so that `rollout judge` says the same again, offline, and so
-that a pass which was interrupted still has its report. Nothing of a repository is imported or executed but what its
-harness.toml says: its noxfile is not looked at.
+run, several side by side, as `python -P -m harness run …` (`rollout_pass`); then everything is judged together
+(`rollout_report`). What a repository came to is written beside the evidence as soon as it is known, so that
+`rollout judge` says the same again, offline, and so that a pass which was interrupted still has its report. Nothing of
+a repository is imported or executed but what its harness.toml says: its noxfile is not looked at.
 """
 
 from __future__ import annotations
@@ -12,66 +12,50 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shlex
-import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import date
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import anyio
-
-from harness import __version__
-from harness.config.exemptions import read_exemptions
 from harness.config.load import Loaded, load, name_in
 from harness.config.plan import Selection, make_plan
 from harness.config.project import FILE as HARNESS_FILE
 from harness.config.values import fold
-from harness.engine.build import state_of_sources
-from harness.engine.child import Ended, run_child, tail_of
-from harness.engine.evidence import encode_name, read_evidence, write_atomically
-from harness.engine.git import Checkout, cached, check_out
-from harness.engine.reap import reap
+from harness.engine.evidence import encode_name, write_atomically
+from harness.engine.git import Checkout, cached
 from harness.errors import (
     ConfigError,
     HarnessError,
-    Interrupted,
     NothingSelected,
     StackError,
-    code_of_kind,
-    iterate_errors,
-    world_error,
 )
-from harness.failures import failure_of
 from harness.integration import (
     Options,
-    Outcome,
     catalogue,
-    judge_evidence,
-    rerun_line,
     runtimes_of_evidence,
-    selected_runs,
 )
-from harness.model.finding import HarnessFailure, Judgement, NotJudged, Report, Repository
-from harness.model.plan import ExemptionSpec, Plan, ProjectSpec, RunKey
-from harness.model.progress import Progress, stage
+from harness.model.plan import ExemptionSpec, Plan, ProjectSpec
 from harness.model.rollout import (
     RepositoryRecord,
     RepositorySpec,
     RolloutSpec,
-    key_of,
     repository_from_json,
     repository_to_json,
 )
-from harness.report.build import make_report, merge
 
-__all__ = ["CHECKOUTS", "Member", "Pass", "Shard", "Times", "judge_pass", "keep_the_rest", "run_pass", "shards"]
+__all__ = [
+    "RECORDS",
+    "Member",
+    "Pass",
+    "Shard",
+    "members_here",
+    "options_over_all",
+    "plan_of",
+    "read_member",
+    "refuse_same_names",
+    "shards",
+]
 
-CHECKOUTS = 8  # repositories that are fetched side by side: that is waiting, not work
 RECORDS = ".rollout"  # in the evidence; no server's folder begins with a dot
 GIT = "git"  # in the state
 
@@ -310,534 +294,20 @@ def members_here(this: Pass, records: Mapping[str, RepositoryRecord]) -> list[Me
     return out
 
 
-# --- a pass -------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Times:
-    """How long what took; for timings.json and the last lines, never in a report."""
-
-    began: float = field(default_factory=time.monotonic)
-    seconds: dict[str, float] = field(default_factory=dict)
-    stages: list[dict[str, object]] = field(default_factory=list)
-    running: dict[str, tuple[str, float]] = field(default_factory=dict)  # repository -> its stage, and since when
-    last: str = ""  # the repository that ended last
-    reused: list[str] = field(default_factory=list)
-
-    def to_json(self) -> str:
-        """The whole, with the wall time so far."""
-        data = {
-            "schema": 1,
-            "wall_s": round(time.monotonic() - self.began, 3),
-            "alone_s": round(sum(self.seconds.values()), 3),
-            "repositories": {name: round(value, 3) for name, value in sorted(self.seconds.items())},
-            "stages": self.stages,
-        }
-        return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
-
-
-async def run_pass(this: Pass, *, progress: Progress, times: Times, records: dict[str, RepositoryRecord]) -> None:
-    """Checks out, reads, and runs everything that was selected.
-
-    Args:
-        records: What is learnt goes in here, repository by repository, so that an interruption still has it.
-    Raises:
-        ConfigError: The selection names what is not there.
-        NothingSelected: It leaves nothing.
-    """
-    members = [Member(spec=spec) for spec in this.selected()]
-    for member in members:
-        records[member.spec.name] = RepositoryRecord(
-            name=member.spec.name, state="not-begun", harness=__version__, why="the pass ended before it was begun"
-        )
-    limiter = anyio.CapacityLimiter(CHECKOUTS)
-    async with anyio.create_task_group() as tasks:
-        for member in members:
-            tasks.start_soon(_arrive, this, member, limiter, progress)
-    refuse_same_names(members)
-    for member in members:
-        if member.error is not None:
-            state = "not-checked-out" if member.spec.git and member.checkout is None else "files"
-            _keep(
-                this,
-                records,
-                RepositoryRecord(
-                    name=member.spec.name,
-                    state="not-checked-out" if state == "not-checked-out" else "files",
-                    commit=member.checkout.commit if member.checkout is not None else "",
-                    harness=__version__,
-                    server=member.server,
-                    errors=_errors_of(member) if state == "not-checked-out" else (),
-                ),
-            )
-            progress.note(member.spec.name, member.error.message.splitlines()[0])
-    durations = this.durations()
-    queue = sorted(
-        (member for member in members if member.error is None),
-        key=lambda member: -durations.get(member.spec.name, float("inf")),  # what has never run may be the longest
-    )
-    waiting = iter(queue)
-
-    async def work() -> None:
-        for member in waiting:
-            await _run(this, member, records, progress=progress, times=times)
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(min(this.jobs, len(queue))):
-            tasks.start_soon(work)
-
-
-def keep_the_rest(this: Pass, records: Mapping[str, RepositoryRecord]) -> None:
-    """After an interruption: what was not begun is written too, so that judging again says the same."""
-    for record in records.values():
-        if record.state == "not-begun":
-            with suppress(StackError):
-                this.keep(record)
-
-
-async def _arrive(this: Pass, member: Member, limiter: anyio.CapacityLimiter, progress: Progress) -> None:
-    """A repository comes here, and its files are read."""
-    spec = member.spec
-    async with limiter:
-        try:
-            if spec.git:
-                with stage(progress, spec.name, "check out"):
-                    member.checkout = await check_out(spec.git, spec.ref, cache=this.cache)
-        except Exception as error:
-            member.error = _as_harness_error(error)
-            return
-    await anyio.to_thread.run_sync(read_member, this, member)
-    if member.loaded is not None:
-        try:
-            plan_of(this, member)
-        except HarnessError as error:
-            member.error, member.loaded = error, None
-
-
-def _as_harness_error(error: BaseException) -> HarnessError:
-    for leaf in map(world_error, iterate_errors(error)):
-        if isinstance(leaf, HarnessError):
-            return leaf
-    raise error
-
-
-def _errors_of(member: Member) -> tuple[Mapping[str, str], ...]:
-    error = member.error
-    if error is None:
-        return ()
-    return (_error(member, error.kind, error.message, error.hint, error.log),)
-
-
-def _error(member: Member, kind: str, message: str, hint: str = "", log: str = "") -> Mapping[str, str]:
-    server = member.server or member.spec.name
-    return {"kind": kind, "server": server, "message": message, "hint": hint, "log": log}
-
-
-def _keep(this: Pass, records: dict[str, RepositoryRecord], record: RepositoryRecord) -> None:
-    records[record.name] = record
-    try:
-        this.keep(record)
-    except StackError as error:  # the report of this pass still has it, and says that it cannot be judged again
-        failure = {"kind": error.kind, "server": record.server or record.name, "message": error.message}
-        records[record.name] = dataclasses.replace(
-            record, errors=(*record.errors, {**failure, "hint": error.hint, "log": ""})
-        )
-
-
-async def _run(
-    this: Pass, member: Member, records: dict[str, RepositoryRecord], *, progress: Progress, times: Times
-) -> None:
-    """One repository from its first stage to its record."""
-    name, project = member.spec.name, member.project
-    assert project is not None
-    sources = member.checkout.commit if member.checkout else await anyio.to_thread.run_sync(state_of_sources, project)
-    blank = RepositoryRecord(
-        name=name,
-        state="interrupted",
-        commit=member.checkout.commit if member.checkout is not None else "",
-        sources=sources,
-        harness=__version__,
-        server=project.server.name,
-    )
-    if this.resume and (before := _still_good(this, member, sources)) is not None:
-        records[name] = before
-        times.reused.append(name)
-        progress.note(name, "nothing has changed: its evidence is kept")
-        return
-    records[name] = blank
-    began = time.monotonic()
-    stages: list[str] = []
-
-    def told(event: Mapping[str, Any]) -> None:
-        what = f"{_without(project.server.name, str(event.get('subject', '')))} {event.get('what', '')}".strip()
-        if event.get("event") == "begin":
-            stages.append(what)
-        elif event.get("event") == "end":
-            with suppress(ValueError):
-                stages.remove(what)
-            seconds = event.get("seconds")
-            times.stages.append({"repository": name, "subject": event.get("subject"), "stage": event.get("what")})
-            if isinstance(seconds, int | float):
-                times.stages[-1]["seconds"] = seconds
-        if stages:
-            times.running[name] = (stages[-1], time.monotonic())
-            progress.waiting(name, "run", stages[-1])
-
-    record_file = this.file_of(name, ".run.json")
-    with suppress(OSError):
-        record_file.unlink()
-    progress.begin(name, "run")
-    ok, detail = False, ""
-    ended: Ended | None = None
-    error: BaseException | None = None
-    try:
-        ended = await run_child(
-            _command(this, member, record_file),
-            fd_option="--progress-fd",
-            cwd=this.spec.base,
-            env=_environment(),
-            log=this.file_of(name, ".log"),
-            timeout_s=member.spec.timeout_s,
-            told=told,
-            killed=partial(_swept, progress, name),
-        )
-    except OSError as failed:
-        error = world_error(failed)
-    finally:
-        seconds = time.monotonic() - began
-        times.running.pop(name, None)
-        record = _learnt(this, member, blank, ended, error, stages, record_file)
-        with suppress(OSError):
-            record_file.unlink()
-        _keep(this, records, record)
-        if record.state == "done":
-            times.seconds[name], times.last = seconds, name
-            with suppress(OSError):
-                text = json.dumps({"seconds": round(seconds, 3)})
-                write_atomically(this.file_of(name, ".times.json"), text.encode())
-        ok = record.state == "done" and not record.errors
-        detail = record.why or (record.errors[0]["message"].splitlines()[0] if record.errors else "")
-        progress.end(name, "run", ok=ok, seconds=seconds, detail=detail)
-
-
-def _without(server: str, subject: str) -> str:
-    return subject.removeprefix(server).strip()
-
-
-def _command(this: Pass, member: Member, record: Path) -> list[str]:
-    project = member.project
-    assert project is not None
-    command = [sys.executable, "-P", "-m", "harness", "run", f"--project={member.file}"]
-    if member.spec.harness is not None:
-        command.append(f"--repository={member.folder}")
-    command += [f"--evidence={this.evidence}", f"--record={record}", f"--runtime={this.options.runtime}"]
-    if this.own_state and this.options.state is not None:
-        command.append(f"--state={this.options.state / 'repositories' / encode_name(member.spec.name)}")
-    if this.options.rebuild:
-        command.append("--rebuild")
-    return command
-
-
-def _environment() -> dict[str, str]:
-    dropped = (
-        "GITHUB_STEP_SUMMARY",
-        "GITHUB_ACTIONS",
-        "ROLLCALL_NOX",
-        "NOX_SCRIPT_MODE",
-    )  # the report is ours to write
-    env = {name: value for name, value in os.environ.items() if name not in dropped}
-    return {**env, "ROLLCALL_PARENT": str(os.getpid()), "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-
-
-def _swept(progress: Progress, name: str) -> None:
-    """A child had to be killed: what it left is removed."""
-    try:
-        found = reap()
-    except Exception as error:
-        progress.note(name, f"what it left could not be removed: {error}")
-        return
-    for item in (*found.kept, *found.failed):
-        progress.note(name, f"left alone: {item.kind} {item.name}: {item.why}")
-
-
-def _learnt(
-    this: Pass,
-    member: Member,
-    blank: RepositoryRecord,
-    ended: Ended | None,
-    error: BaseException | None,
-    stages: Sequence[str],
-    file: Path,
-) -> RepositoryRecord:
-    """What there is to say of a repository whose child has ended, or never was."""
-    at = f" in the stage {stages[-1]!r}" if stages else ""
-    log = tail_of(this.file_of(blank.name, ".log"))
-    if error is not None:
-        message = error.message if isinstance(error, HarnessError) else str(error)
-        hint = error.hint if isinstance(error, HarnessError) else ""
-        return dataclasses.replace(blank, state="ended", errors=(_error(member, StackError.kind, message, hint),))
-    data = _child_record(file)
-    record = blank
-    if data is not None:
-        with suppress(ValueError, KeyError, TypeError, AttributeError):
-            record = dataclasses.replace(
-                blank,
-                state="done",
-                errors=tuple({str(key): str(value) for key, value in item.items()} for item in data["errors"]),
-                not_run={key_of(item["run"]): str(item["why"]) for item in data["not_run"]},
-                attempts={key_of(item["run"]): _below(this, item["folder"]) for item in data["attempts"]},
-                notes=tuple(map(str, data["notes"])),
-            )
-    if ended is None:
-        return dataclasses.replace(record, state="interrupted", why=f"interrupted{at}")
-    if ended.timed_out:
-        message = f"it was ended, for it took over {member.spec.timeout_s:g} s{at}"
-        hint = "give it longer with timeout_s in the list, or see in its log what it waits for"
-        return dataclasses.replace(
-            record,
-            state="timed-out",
-            why=message,
-            errors=(*record.errors, _error(member, StackError.kind, message, hint, log)),
-        )
-    if record.state != "done":
-        how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with exit {ended.code}"
-        message = f"its process {how}{at} and left no word of what it did"
-        hint = "its log has what it printed; the kernel's log says whether memory ran out"
-        return dataclasses.replace(
-            record, state="ended", why=message, errors=(_error(member, StackError.kind, message, hint, log),)
-        )
-    if data is not None and data.get("interrupted"):
-        return dataclasses.replace(record, state="interrupted", why=f"interrupted by {data['interrupted']}")
-    return record
-
-
-def _child_record(file: Path) -> Mapping[str, Any] | None:
-    try:
-        data = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
-
-
-def _below(this: Pass, folder: str) -> str:
-    return Path(os.path.relpath(folder, this.evidence)).as_posix()
-
-
-def _still_good(this: Pass, member: Member, sources: str) -> RepositoryRecord | None:
-    """The record of the last pass, where all that it depends on is as it was and every run has given its evidence."""
-    record = this.record_of(member.spec.name)
-    if record is None or record.state != "done" or record.errors or record.not_run:
-        return None
-    if (record.sources, record.harness) != (sources, __version__):
-        return None
-    plan = plan_of(this, member)
-    chosen = {key: this.evidence / folder for key, folder in record.attempts.items()}
-    found = read_evidence(this.evidence, plan, chosen=chosen)
-    good = {item.record.key for item in found.found if item.record.outcome in ("finished", "not-spoken")}
-    return record if good == {run.key for run in selected_runs(plan)} else None
-
-
-# --- judging ------------------------------------------------------------------------------------------
-
-
-def judge_pass(this: Pass, records: Mapping[str, RepositoryRecord], *, today: date) -> tuple[Report, list[ProjectSpec]]:
-    """The one report over all selected repositories, from what is on this disk; and the projects, for their places.
-
-    Raises:
-        ConfigError: The central exemptions file cannot be used, or the selection not be understood.
-    """
-    members = members_here(this, records)
-    central = read_exemptions(this.spec.exemptions, base=this.spec.base) if this.spec.exemptions is not None else ()
-    shares = _Shares(this, members, central)
-    parts = []
-    for index, member in enumerate(members):
-        extra = shares.leftovers(today) if index == 0 else Judgement()
-        parts.append(_judged(this, member, records.get(member.spec.name), shares, extra, today))
-    return merge(parts), [member.project for member in members if member.project is not None]
-
-
-class _Shares:
-    """Which exemptions speak of which repository.
-
-    The central file speaks of every server, a repository's own file of the servers of the repositories that have it.
-    """
-
-    def __init__(self, this: Pass, members: Sequence[Member], central: Sequence[ExemptionSpec]) -> None:
-        self.this, self.members, self.central = this, members, central
-        self.by_server: dict[str, list[ExemptionSpec]] = {}
-        for entry in central:
-            self.by_server.setdefault(entry.server, []).append(entry)
-        self.own: dict[Path, tuple[list[ExemptionSpec], set[str]]] = {}
-        ours = this.spec.exemptions.resolve() if this.spec.exemptions is not None else None
-        for member in members:
-            file = member.project.exemptions_file if member.project is not None else None
-            if member.loaded is None or file is None or file.resolve() == ours:
-                continue
-            entries, servers = self.own.setdefault(file.resolve(), (list(member.loaded.exemptions), set()))
-            servers.add(member.server)
-            for entry in entries:
-                if entry.server == member.server:
-                    self.by_server.setdefault(entry.server, []).append(entry)
-
-    def of(self, server: str) -> list[ExemptionSpec]:
-        """All entries that speak of a server, wherever they stand."""
-        return self.by_server.get(server, [])
-
-    def leftovers(self, today: date) -> Judgement:
-        """What is to be said of entries whose server is none of those that were read."""
-        known = {member.server for member in self.members if member.loaded is not None}
-        absent = {member.server for member in self.members if member.loaded is None} - {""}
-        selected = {member.spec.name for member in self.members}
-        others = [spec for spec in self.this.spec.repositories if spec.name not in selected]
-        aside = {_peek(self.this, spec) for spec in others}
-        out: list[Judgement] = []
-        unknown: list[ExemptionSpec] = []
-        undecided: list[NotJudged] = []
-        failed = [member.spec.name for member in self.members if member.loaded is None and not member.server]
-        for entry in self.central:
-            if entry.server in known or entry.server in aside:
-                continue
-            if entry.server in absent:
-                undecided.append(_not_judged(entry, "its repository could not be run", own=False))
-            elif failed:
-                why = f"it may be the server of {failed[0]}, which could not be had"
-                undecided.append(_not_judged(entry, why, own=False))
-            elif None in aside:
-                why = "it may be the server of a repository that was not selected and is not here"
-                undecided.append(_not_judged(entry, why, own=True))
-            else:
-                unknown.append(entry)
-        out.append(_of_entries(unknown, known | absent | {name for name in aside if name}, today))
-        for entries, servers in self.own.values():
-            out.append(_of_entries([entry for entry in entries if entry.server not in servers], servers, today))
-        return Judgement(
-            findings=tuple(item for part in out for item in part.findings),
-            not_judged=tuple(undecided),
-        )
-
-
-def _of_entries(entries: Sequence[ExemptionSpec], servers: Iterable[str], today: date) -> Judgement:
-    """Entries of servers that nobody knows: they are malformed, or stale."""
-    from harness.findings.judge import judge
-
-    if not entries:
-        return Judgement()
-    plan = Plan(projects=(), cells=(), exemptions=tuple(entries), servers=tuple(sorted(servers)))
-    return judge(plan, [], missing=[], today=today, rerun=lambda _key, _case: "")
-
-
-def _not_judged(entry: ExemptionSpec, why: str, *, own: bool) -> NotJudged:
-    return NotJudged(
-        check=entry.check,
-        server=entry.server,
-        subject=entry.subject,
-        why=why,
-        own=own,
-        file=entry.place.file,
-        line=entry.place.line,
-    )
-
-
-def _peek(this: Pass, spec: RepositorySpec) -> str | None:
-    """Name of the server of a repository that was not selected, None where that cannot be told."""
-    checkout = cached(spec.git, spec.ref, cache=this.cache) if spec.git else None
-    if spec.git and checkout is None and spec.harness is None:
-        return None
-    return name_in(Member(spec=spec, checkout=checkout).file)
-
-
-def _judged(
-    this: Pass,
-    member: Member,
-    record: RepositoryRecord | None,
-    shares: _Shares,
-    extra: Judgement,
-    today: date,
-) -> Report:
-    """The report on one repository, as a part of the one on all."""
-    spec = member.spec
-    outcome = Outcome()
-    state = record.state if record is not None else "no-record"
-    for item in record.errors if record is not None else ():
-        outcome.errors.append(_failure(item))
-    plan: Plan | None = None
-    if member.error is not None:
-        outcome.errors += [failure_of(leaf, member.server or spec.name) for leaf in iterate_errors(member.error)]
-    elif member.loaded is not None:
-        try:
-            plan = plan_of(this, member, shares.of(member.server))
-        except HarnessError as error:
-            outcome.errors.append(failure_of(error, member.server))
-    judgement = Judgement()
-    if plan is not None:
-        outcome.plan = plan
-        if record is None:
-            outcome.not_run = {run.key: "no pass has come to it" for run in selected_runs(plan)}
-        else:
-            outcome.not_run = dict(record.not_run)
-            outcome.attempts = {key: this.evidence / folder for key, folder in record.attempts.items()}
-            for run in selected_runs(plan):
-                if run.key not in outcome.attempts and state != "done":
-                    outcome.not_run.setdefault(run.key, record.why or "it was not run")
-        judgement = judge_evidence(this.options, plan, outcome, today=today, rerun=partial(_rerun, this, member, plan))
-    was_interrupted = state in ("interrupted", "not-begun")
-    if state == "timed-out":  # that its runs were interrupted is our doing, and said already
-        kept = [failure for failure in judgement.errors if failure.kind != Interrupted.kind]
-        judgement = dataclasses.replace(judgement, errors=tuple(kept))
-    errors = list(outcome.errors)
-    if was_interrupted:
-        errors.append(HarnessFailure(kind=Interrupted.kind, code=Interrupted.code, server="", message=INTERRUPTED))
-    judgement = dataclasses.replace(
-        judgement,
-        findings=(*judgement.findings, *extra.findings),
-        not_judged=(*judgement.not_judged, *extra.not_judged),
-    )
-    folders = {str(this.spec.base): "."}
-    if member.checkout is not None:
-        folders[str(member.root)] = spec.name
-    report = make_report(
-        judgement,
-        today=today.isoformat(),
-        errors=errors,
-        notes=record.notes if record is not None else (),
-        partial=len(this.selected()) < len(this.spec.repositories),
-        strict=this.options.strict,
-        require_complete=this.options.require_complete,
-        interrupted=was_interrupted,
-        folders=folders,
-    )
-    log = this.file_of(spec.name, ".log")
-    row = Repository(
-        name=spec.name,
-        server=member.server,
-        source=spec.source,
-        commit=record.commit if record is not None else "",
-        state=state,
-        verdict=report.verdict,
-        exit=report.exit,
-        log=f"{RECORDS}/{log.name}" if log.is_file() else "",
-    )
-    return dataclasses.replace(report, judgement=dataclasses.replace(report.judgement, repositories=(row,)))
-
-
-INTERRUPTED = "the pass was interrupted; everything was cleaned up, and what was recorded until then is judged"
-
-
-def _failure(item: Mapping[str, str]) -> HarnessFailure:
-    kind = item.get("kind", "internal")
-    return HarnessFailure(
-        kind=kind,
-        code=code_of_kind(kind),
-        server=item.get("server", ""),
-        message=item.get("message", ""),
-        hint=item.get("hint", ""),
-        log=item.get("log", ""),
-    )
-
-
-def _rerun(this: Pass, member: Member, plan: Plan, key: RunKey, case: str | None) -> str:
-    """The command that shows it again: of the repository itself where it lies here, else of the list."""
-    if member.spec.path is not None and member.spec.harness is None and not this.options.through_nox:
-        return rerun_line(this.options, plan, key, case)
-    head = ["nox", "-s", "rollout", "--"] if this.options.through_nox else ["mcp-rollcall", "rollout"]
-    return shlex.join([*head, "--only", member.spec.name])
+# --- exemptions over all of them ----------------------------------------------------------------------
+
+
+def options_over_all(this: Pass) -> tuple[Options, list[str]]:
+    """What `exemptions` and its words work on: all repositories that are here; and why others are left out."""
+    members = members_here(this, {})
+    notes = [
+        f"{member.spec.name} is left out: {member.error.message.splitlines()[0]}"
+        for member in members
+        if member.error is not None
+    ]
+    files = tuple(Path(os.path.relpath(member.file, this.spec.base)) for member in members if member.error is None)
+    if not files:
+        raise NothingSelected("no repository of the list is here", hint="run mcp-rollcall rollout first")
+    return dataclasses.replace(
+        this.options, projects=files, central=this.spec.exemptions, checkouts=this.cache, everything=True
+    ), notes

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.arguments import judging, rebuild, runtime
-from harness.errors import Interrupted
+from harness.errors import ConfigError, Interrupted
 from harness.output import (
     ENDINGS,
+    for_stderr,
     formatted,
     progress_log,
     remove_old_reports,
@@ -25,12 +26,14 @@ from harness.output import (
 )
 
 if TYPE_CHECKING:
+    from harness.integration import Options
     from harness.model.finding import Report
     from harness.model.plan import Place
     from harness.model.rollout import RepositoryRecord
-    from harness.rollout import Pass, Times
+    from harness.rollout import Pass
+    from harness.rollout_pass import Times
 
-__all__ = ["COMMANDS", "WORDS"]
+__all__ = ["COMMANDS", "WORDS", "over_all"]
 
 WORDS = ("judge", "plan", "merge")
 
@@ -125,7 +128,7 @@ def _pass(parsed: argparse.Namespace) -> Pass:
     from harness.rollout import Pass, Shard
 
     here = Path.cwd()
-    spec = read_rollout(here / (parsed.list or "rollout.toml"))
+    spec = read_rollout(here / (getattr(parsed, "list", "") or getattr(parsed, "rollout", "") or "rollout.toml"))
     value: Callable[[str], object] = lambda name: getattr(parsed, name, None)  # noqa: E731
 
     def path(name: str, default: Path) -> Path:
@@ -155,11 +158,31 @@ def _pass(parsed: argparse.Namespace) -> Pass:
             through_nox=os.environ.get("ROLLCALL_NOX") == "1",
         ),
         own_state=bool(value("state")),
-        only=tuple(word for item in parsed.only for word in item.split(",") if word),
+        only=tuple(word for item in getattr(parsed, "only", ()) for word in item.split(",") if word),
         shard=Shard(*shard) if shard else None,
         jobs=_jobs(value("jobs"), spec.jobs),
         resume=bool(value("resume")),
     )
+
+
+def over_all(parsed: argparse.Namespace) -> Options:
+    """The options of `exemptions … --rollout`: all repositories of the list that are here.
+
+    Raises:
+        ConfigError: The list cannot be used, or projects are named besides it.
+        NothingSelected: None of them is here.
+    """
+    import dataclasses
+
+    from harness.rollout import options_over_all
+
+    if parsed.project:
+        raise ConfigError("--rollout names all projects; --project goes without it")
+    options, notes = options_over_all(_pass(parsed))
+    for note in notes:
+        say(for_stderr(f"note: {note}"))
+    names = (*parsed.names, *parsed.server)
+    return dataclasses.replace(options, servers=names, everything=not names)
 
 
 def _jobs(asked: object, listed: int | None) -> int:
@@ -174,7 +197,7 @@ def _rollout(parsed: argparse.Namespace) -> int:
     from harness.engine.interrupt import run_interruptible
     from harness.engine.machine import jobs_here
     from harness.integration import Outcome, collecting
-    from harness.rollout import Times, keep_the_rest, run_pass
+    from harness.rollout_pass import Times, keep_the_rest, run_pass
 
     this = _pass(parsed)
     this.selected()  # what is wrong with the selection is said before anything else
@@ -219,7 +242,7 @@ def _judged(
     parsed: argparse.Namespace, this: Pass, records: Mapping[str, RepositoryRecord], times: Times | None
 ) -> int:
     from harness.integration import report_folder
-    from harness.rollout import judge_pass
+    from harness.rollout_report import judge_pass
 
     today = this.options.today or datetime.now(UTC).date()
     report, projects = judge_pass(this, records, today=today)

@@ -125,9 +125,8 @@ def test_every_public_list_is_sorted_and_true():
                 defined = {
                     n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
                 }
-                defined |= {
-                    t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)
-                }
+                assigned = [t for n in tree.body if isinstance(n, ast.Assign) for t in n.targets]
+                defined |= {t.id for target in assigned for t in ast.walk(target) if isinstance(t, ast.Name)}
                 defined |= {
                     n.target.id for n in tree.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
                 }

@@ -55,6 +55,7 @@ def load(
     repository: Path | None = None,
     named: Mapping[Path, str] | None = None,
     neighbours: bool = True,
+    central: Path | None = None,
 ) -> Loaded:
     """Read harness.toml files and everything that they name.
 
@@ -67,6 +68,7 @@ def load(
         repository: The folder that the one file speaks of, where it is not beside it.
         named: As `Files` takes it.
         neighbours: Whether the lists beside the exemptions files are looked at.
+        central: An exemptions file that speaks of all of them besides their own.
     Raises:
         ConfigProblems: Every problem of every file.
         NothingSelected: The files are in order, but no [server] is in any of them.
@@ -90,6 +92,10 @@ def load(
             names.append(files.name(found))
         if reading.spec is not None:
             projects.append(_with_exemptions(reading.spec, found))
+    if central is not None and central.resolve() not in seen:
+        seen.add(central.resolve())
+        entries.extend(read_entries(files, central))
+        names.append(files.name(central))
     empty = [reading.place for reading in readings if reading.empty]
     if empty and (files.problems or len(empty) < len(readings)):
         hint = "name it: [server] with name and command"
@@ -127,6 +133,7 @@ def load_healthy(
     catalogue: Sequence[Path],
     exemptions_beside: Path | None = None,
     repository: Path | None = None,
+    central: Path | None = None,
 ) -> tuple[Loaded, ConfigProblems | None]:
     """As `load`, but projects whose files are in order are taken though others are not.
 
@@ -138,7 +145,14 @@ def load_healthy(
     """
 
     def read(some: Sequence[Path]) -> Loaded:
-        return load(some, base=base, catalogue=catalogue, exemptions_beside=exemptions_beside, repository=repository)
+        return load(
+            some,
+            base=base,
+            catalogue=catalogue,
+            exemptions_beside=exemptions_beside,
+            repository=repository,
+            central=central,
+        )
 
     try:
         return read(paths), None

@@ -60,6 +60,8 @@ FILE = "harness.toml"
 MAX_SUITE_FILES = 1000
 MAX_CELLS = 10_000  # beyond that the names of a case's backends are not looked up
 
+_URL = re.compile(r"http://127\.0\.0\.1:\$\{port\}(?:/[A-Za-z0-9._~!&'()*+,;=:@%/-]*)?(?:\?[A-Za-z0-9._~=&%-]*)?\Z")
+_URL_EXAMPLE = 'url = "http://127.0.0.1:${port}/mcp"'
 _PYTHONS = re.compile(r"(?:pip|python)[0-9.]*\Z|uv\Z")
 
 
@@ -283,6 +285,7 @@ def _server_problems(document: Document, roles: Mapping[str, _Role]) -> Iterator
         yield document.problem(("server", "command", 0), "the program has no name")
     for index, item in enumerate(items(server.get("build"))):
         yield from argv_problems(document, ("server", "build", index), item)
+    yield from _transport_problems(document, server)
     early = "builds run before the backends and the server start; they know repo and env.NAME"
     building = Scope(known={"repo"}, open=("env",), elsewhere={"backend": early, "port": early, "tmp": early})
     yield from unknown_placeholders(document, ("server", "build"), server.get("build"), building.judge)
@@ -291,6 +294,30 @@ def _server_problems(document: Document, roles: Mapping[str, _Role]) -> Iterator
         yield from unknown_placeholders(document, ("server", key), server.get(key), running.judge)
     for name, profile in table(document.data.get("profiles")).items():
         yield from _profile_problems(document, ("profiles", name), table(profile), running)
+
+
+def _transport_problems(document: Document, server: Mapping[str, Any]) -> Iterator[Problem]:
+    """`transport` and `url` go together, and somebody has to tell the server its port."""
+    transport, url = server.get("transport", "stdio"), text(server.get("url"))
+    if transport != "http":
+        if "url" in server and transport == "stdio":
+            yield document.problem(("server", "url"), 'it goes with transport = "http"')
+        return
+    if "url" not in server:
+        hint = f"where the server listens, such as {_URL_EXAMPLE}"
+        yield document.problem(("server", "transport"), "http needs a url", hint)
+    elif url is not None and not _URL.match(url):
+        said = f"{quoted(url)} is no address on a port that is chosen for the server"
+        yield document.problem(("server", "url"), said, f"write {_URL_EXAMPLE}, with the path that it serves MCP on")
+    profiles = [table(profile).get("env") for profile in table(document.data.get("profiles")).values()]
+    told = [server.get("command"), server.get("env")]
+    if not any(_tells_port(value) for value in told) and not (profiles and all(map(_tells_port, profiles))):
+        hint = 'write "${port}" where the server takes its port: an argument, or a variable under env'
+        yield document.problem(("server", "transport"), "nothing tells the server on which port to listen", hint)
+
+
+def _tells_port(value: Any) -> bool:
+    return any("${port}" in string for _, string in strings(value, ()))
 
 
 # --- profiles and suites ------------------------------------------------------------------------
@@ -485,6 +512,8 @@ def _build(
             eras=tuple(era for era in ERAS if era in eras) if eras is not None else None,
             call_timeout_s=float(server.get("call_timeout_s", CALL_TIMEOUT_S)),
             start_timeout_s=float(server.get("start_timeout_s", START_TIMEOUT_S)),
+            transport=server.get("transport", "stdio"),
+            url=server.get("url", ""),
             reads_dotenv=bool(server.get("reads_dotenv", True)),
         ),
         roles=_role_specs(document),

@@ -121,7 +121,6 @@ def _unknown_keys(error: Any, path: Path, root: Mapping[str, Any]) -> Iterator[t
 
 
 _SPECIAL_KEYS = {
-    ("server", "url"): 'it goes with transport = "http", which is not available in this version',
     ("server", "backend"): "backends stand in tables of their own: [backends.<role>]",
 }
 
@@ -199,8 +198,6 @@ def _value(error: Any, path: Path) -> tuple[str, str]:
                 types, schema.get("items", {}), value, path
             )
         case "enum":
-            if path[-2:] == ("server", "transport") and value == "http":
-                return "http is not available in this version", 'write transport = "stdio", or leave it out'
             choices = error.validator_value
             hint = did_you_mean(value, choices) if isinstance(value, str) else ""
             return f"{_one_of(choices)}, got {got}", hint if hint.startswith("did") else ""

@@ -1,7 +1,8 @@
-"""The comparing pass: what a user of the official Python client gets from this server, over our own transport.
+"""The comparing pass: what a user of the official Python client gets from this server, on our own record.
 
 Our session takes whatever it can use; the client that users have does not. It is connected to one more server process,
 as its users do it, and asked for every page of every list; each byte is on the record, and so is what it handed out.
+Over stdio it is given our own pipes; over HTTP it brings its own transport, and what crosses it is recorded below it.
 No tool is called. Nothing here judges.
 
 `mcp` is imported in a thread, while the run waits for something else: before the first pass of a process, or while its
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,9 +24,12 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import httpx2
 
+from harness.engine.http_pipe import HttpPipe
+from harness.engine.http_record import HttpReader
+from harness.engine.pipe import Pipe, PipeClosed
 from harness.engine.record import Recorder
-from harness.engine.stdio import PipeClosed, Stdio
 from harness.engine.wire import MAX_PAGES
 from harness.errors import iterate_errors
 from harness.model.frame import message_in
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "PASS_S", "client_pass", "load_client"]
 
 PASS_S = 120.0  # for all of it, but the stop of the server
+CLOSE_S = 2.0  # for its connections
 DETAIL_CHARS = 2000
 LOG_CHARS = 500
 LOG_LINES = 100
@@ -56,17 +61,19 @@ class _Sdk:
     message: type[SessionMessage]
     parse: Callable[[bytes], Any]
     check_discover: Callable[[Any], Any]
+    over_http: Callable[..., Any]
 
 
 def _import_sdk() -> _Sdk:
     from mcp.client.client import Client
+    from mcp.client.streamable_http import streamable_http_client
     from mcp.shared.message import SessionMessage
     from mcp.types import DiscoverResult, jsonrpc_message_adapter
 
     def parse(line: bytes) -> Any:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
 
-    return _Sdk(Client, SessionMessage, parse, DiscoverResult.model_validate)
+    return _Sdk(Client, SessionMessage, parse, DiscoverResult.model_validate, streamable_http_client)
 
 
 async def load_client() -> None:
@@ -76,7 +83,7 @@ async def load_client() -> None:
 
 
 async def client_pass(
-    spawn: Callable[[Recorder], Awaitable[Stdio]],
+    spawn: Callable[[Recorder], Awaitable[Pipe]],
     recorder: Recorder,
     *,
     era: Era,
@@ -95,11 +102,15 @@ async def client_pass(
         call_s: For each page of a list.
         hurry: Do not give the server its time when stdin is closed.
     """
-    stdio: Stdio | None = None
+    pipe: Pipe | None = None
+    link: _Link | None = None
     done = False
     try:
-        stdio = await spawn(recorder)
-        link = _Link(stdio)
+        pipe = await spawn(recorder)
+        link = _HttpLink(pipe) if isinstance(pipe, HttpPipe) else _Link(pipe)
+        if not_ready := await pipe.ready(connect_s):
+            recorder.add(Diagnostic, what="client-failed", detail=not_ready)
+            return
         with anyio.move_on_after(PASS_S):
             sdk = await anyio.to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
             recorder.add(Diagnostic, what="client", detail=f"mcp {version('mcp')}, mode {MODES[era]!r}")
@@ -116,8 +127,10 @@ async def client_pass(
                 recorder.add(Diagnostic, what="client-failed", detail=_text(recorder, leaf, named=True))
     finally:
         with suppress(OSError), anyio.CancelScope(shield=True):
-            if stdio is not None:
-                await stdio.stop(hurry=hurry or not done)
+            if link is not None:
+                await link.aclose()
+            if pipe is not None:
+                await pipe.stop(hurry=hurry or not done)
         recorder.close()
 
 
@@ -135,7 +148,7 @@ class _Look:
         Raises:
             Exception: Something that is no doing of the client's.
         """
-        client = self.sdk.client(self.link, mode=mode, cache=None)
+        client = self.sdk.client(self.link.target(), mode=mode, cache=None)
         connected = False
         with anyio.CancelScope(deadline=anyio.current_time() + self.connect_s) as scope:
             try:
@@ -245,22 +258,26 @@ class _Link:
         discovered: The result of server/discover, as it came.
     """
 
-    def __init__(self, stdio: Stdio) -> None:
+    def __init__(self, pipe: Pipe) -> None:
         self.sdk: _Sdk | None = None
         self.discovered: Any = None
-        self._stdio = stdio
-        self._recorder = stdio.recorder
+        self._pipe = pipe
+        self._recorder = pipe.recorder
         self._feed, self._lines = anyio.create_memory_object_stream[bytes](math.inf)
         self._open: dict[str, str] = {}
         self._last: str | None = None
-        stdio.on_line = self._line
-        stdio.on_dead = lambda _: self._feed.close()
-        stdio.traffic = lambda: (tuple(self._open.values()), self._last)
+        pipe.on_line = self._line
+        pipe.on_dead = lambda _: self._feed.close()
+        pipe.traffic = lambda: (tuple(self._open.values()), self._last)
 
     @property
     def dead(self) -> bool:
         """Whether no answer can come any more."""
-        return bool(self._stdio.dead)
+        return bool(self._pipe.dead)
+
+    def target(self) -> Any:
+        """What the client is handed in the place of a server."""
+        return self
 
     async def __aenter__(self) -> tuple[_Reader, _Writer]:
         assert self.sdk is not None
@@ -269,18 +286,38 @@ class _Link:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """No more is handed on."""
         self._feed.close()
         self._lines.close()
 
-    def _line(self, line: bytes) -> None:
+    def _note(self, line: bytes) -> None:
+        """A message of the server's: which request it answers."""
         message = message_in(line)
         if message is not None and "method" not in message and ("result" in message or "error" in message):
             label = self._open.pop(str(message.get("id")), None)
             self._last = label or self._last
             if label == "server/discover":
                 self.discovered = message.get("result")
+
+    def _line(self, line: bytes) -> None:
+        self._note(line)
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._feed.send_nowait(self._recorder.masked(line))  # its exceptions quote what they cut
+
+    def _sent(self, line: bytes) -> int | str | None:
+        """Records a message of the client's; its id, if it is a request."""
+        message = message_in(line) or {}
+        method = message.get("method")
+        label = method if isinstance(method, str) else "answer to the server"
+        identity = message.get("id") if isinstance(method, str) else None
+        if identity is not None:
+            self._open[str(identity)] = label
+        self._last = label
+        self._recorder.sent(line, label)
+        return identity if isinstance(identity, int | str) else None
 
     def write(self, line: bytes) -> None:
         """Sends one message of the client's.
@@ -288,20 +325,104 @@ class _Link:
         Raises:
             ClosedResourceError: The server cannot get it any more; so does the SDK's own transport.
         """
-        if self._stdio.dead or self._stdio.exit is not None:
+        if self._pipe.dead or self._pipe.exit is not None:
             raise anyio.ClosedResourceError
-        message = message_in(line) or {}
-        method = message.get("method")
-        label = method if isinstance(method, str) else "answer to the server"
-        if isinstance(method, str) and "id" in message:
-            self._open[str(message["id"])] = label
-        self._last = label
-        self._recorder.sent(line, label)
+        self._sent(line)
         try:
-            self._stdio.send(line)
+            self._pipe.send(line)
         except PipeClosed:
             self._feed.close()  # or a request would hang for ever
             raise anyio.ClosedResourceError from None
+
+
+class _HttpLink(_Link):
+    """The client's own transport over HTTP, as its users have it; what crosses it is on record."""
+
+    def __init__(self, pipe: HttpPipe) -> None:
+        super().__init__(pipe)
+        self._http = pipe
+        self._transport = _Recorded(pipe, self)
+        pipe.on_line = lambda _: None
+
+    def target(self) -> Any:
+        """The SDK's own transport, above ours."""
+        assert self.sdk is not None
+        client = httpx2.AsyncClient(transport=self._transport, timeout=httpx2.Timeout(None), trust_env=False)
+        return self.sdk.over_http(self._http.url, http_client=client)
+
+    async def aclose(self) -> None:
+        """Closes its connections."""
+        await super().aclose()
+        with anyio.move_on_after(CLOSE_S):
+            await self._transport.aclose()
+
+    def posts(self, line: bytes) -> int | str | None:
+        """A message of the client's that goes out now; its id, if it is a request."""
+        return self._sent(line)
+
+    def came(self, lines: Sequence[bytes]) -> None:
+        """Messages of the server's, after they were recorded."""
+        for line in lines:
+            self._note(line)
+
+
+class _Recorded(httpx2.AsyncBaseTransport):
+    """Below the client: every exchange is on record as our own are."""
+
+    def __init__(self, pipe: HttpPipe, link: _HttpLink) -> None:
+        self._pipe = pipe
+        self._link = link
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """One exchange."""
+        log = self._pipe.log
+        line = await request.aread()
+        wanted = self._link.posts(line) if line else None
+        carries = log.recorder.count if line else None
+        exchange = log.request(request.method, str(request.url), request.headers.raw, carries=carries)
+        try:
+            response = await self._inner.handle_async_request(request)
+        except httpx2.HTTPError as error:
+            log.response_less(exchange, "broken", f"{type(error).__name__}: {error}")
+            raise
+        except BaseException:
+            log.response_less(exchange, "closed", "before any response")
+            raise
+        reader = log.response(exchange, response.status_code, response.headers.raw, wanted=wanted)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        stream = _RecordedStream(response.stream, reader, self._link)
+        return httpx2.Response(
+            response.status_code, headers=response.headers, stream=stream, extensions=response.extensions
+        )
+
+    async def aclose(self) -> None:
+        """Closes its connections."""
+        await self._inner.aclose()
+
+
+class _RecordedStream(httpx2.AsyncByteStream):
+    """A body that is on record as it is read."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, reader: HttpReader, link: _HttpLink) -> None:
+        self._inner = inner
+        self._reader = reader
+        self._link = link
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._inner:
+                self._link.came(self._reader.feed(chunk))
+                yield chunk
+        except httpx2.HTTPError as error:
+            self._reader.finish("broken", f"{type(error).__name__}: {error}")
+            raise
+        self._link.came(self._reader.finish("complete"))
+
+    async def aclose(self) -> None:
+        """No more is wanted of it."""
+        self._reader.finish("closed")
+        await self._inner.aclose()
 
 
 class _Reader:

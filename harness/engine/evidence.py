@@ -41,14 +41,17 @@ __all__ = [
     "KEPT_ATTEMPTS",
     "UNFINISHED_KEPT_S",
     "Attempt",
+    "Elsewhere",
     "EvidenceLost",
     "EvidenceSet",
     "encode_name",
     "is_whole",
     "newest_attempts",
     "read_attempt",
+    "read_elsewhere",
     "read_evidence",
     "read_transcript",
+    "recordings",
     "run_folder",
     "runtime_seen",
     "write_atomically",
@@ -356,6 +359,63 @@ def newest_attempts(root: Path) -> list[Path]:
         if record is not None:
             newest[record.key] = done.parent
     return sorted(newest.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """Evidence that is not of this plan: what is admitted, and (server, place below the root, why) of the rest."""
+
+    admitted: tuple[Evidence, ...] = ()
+    left_out: tuple[tuple[str, str, str], ...] = ()
+
+
+def read_elsewhere(root: Path, plan: Plan, builds: Mapping[str, str]) -> Elsewhere:
+    """What another folder of evidence holds for a plan: admitted where server, cell and build are the plan's.
+
+    Where there is no evidence of a server yet, the first that is of the plan's present state says which build it is.
+
+    Args:
+        builds: Server -> fingerprint of the build whose evidence is judged.
+    """
+    builds = dict(builds)
+    runs = {run.key: run for cell in plan.cells for run in cell.runs}
+    cells = {(cell.server, cell.backend) for cell in plan.cells}
+    servers = {cell.server for cell in plan.cells}
+    admitted: list[Evidence] = []
+    left_out: list[tuple[str, str, str]] = []
+    for folder in newest_attempts(root):
+        record = _record(folder)
+        if record is None:
+            continue
+        key = record.key
+        if key.server not in builds and key in runs and record.plan == runs[key].fingerprint:
+            builds[key.server] = record.build
+        build = builds.get(key.server, "")
+        why = ""
+        if not record.plan:
+            why = "it was recorded without a plan: nobody says with which build and backend"
+        elif key.server not in servers:
+            why = f"it is of the server {key.server}, which is not judged"
+        elif (key.server, key.backend) not in cells or key not in runs:
+            why = f"no run {key} is planned"
+        elif not build or record.build != build:
+            why = f"it is of the build {record.build or 'unknown'}, and {build or 'none'} is judged"
+        if why:
+            left_out.append((key.server, os.path.relpath(folder, root), why))
+        else:
+            admitted.append(_evidence(record, folder))
+    return Elsewhere(admitted=tuple(admitted), left_out=tuple(left_out))
+
+
+def recordings(root: Path) -> list[tuple[str, str, int]]:
+    """The recordings in a folder of evidence that stand alone: server, where they lie below it, how many there are."""
+    out = []
+    for folder in sorted(root.glob("*/recorded")):
+        attempts = sorted(path for path in folder.iterdir() if (path / RUN_FILE).is_file())
+        records = [record for path in attempts if (record := _record(path)) is not None]
+        if records:
+            out.append((records[-1].key.server, os.path.relpath(folder, root), len(records)))
+    return out
 
 
 def runtime_seen(root: Path, server: str) -> Runtime | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,9 @@ import anyio
 import httpx2
 
 from harness import __version__
+from harness.engine.http_pipe import described
 from harness.engine.mask import Masker
+from harness.engine.sse import SseParser
 from harness.engine.wire import HANDSHAKE_VERSIONS, MAX_PAGES, MODERN_VERSION
 from harness.errors import ConfigError, ServerError
 from harness.model.frame import is_response, message_in
@@ -38,9 +40,7 @@ QUOTED_BYTES = 200
 
 _META = "io.modelcontextprotocol/"
 _KINDS = ("tools", "prompts", "resources")
-_TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,39 +348,19 @@ async def _read(response: httpx2.Response, wanted: int) -> _Answer:
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The data of each event of a stream; linear in its size."""
-    lines: list[bytes] = []
-    rest = b""
-    parts: list[bytes] = []
+    """The data of each event of a stream."""
     size = 0
+    parser = SseParser(REPLY_LIMIT_BYTES)
     async for chunk in response.aiter_bytes():
         size += len(chunk)
         if size > REPLY_LIMIT_BYTES:
             raise ServerError(f"{shown_url(str(response.url))} gave a stream of more than {REPLY_LIMIT_BYTES:,} bytes")
-        parts.append(chunk)
-        if b"\n" not in chunk and b"\r" not in chunk:
-            continue
-        rest = b"".join(parts)
-        held = b"\r" if rest.endswith(b"\r") else b""  # its line feed may come with the next chunk
-        *whole, rest = _LINE_END.split(rest.removesuffix(b"\r") if held else rest)
-        parts = [rest + held]
-        for line in whole:
-            if line:
-                lines.append(line)
-            elif data := _data(lines):
-                yield data
-                lines = []
-            else:
-                lines = []
-    for line in _LINE_END.split(b"".join(parts)):
-        if line:
-            lines.append(line)
-    if data := _data(lines):  # a stream that ends without the empty line is read all the same
-        yield data
-
-
-def _data(lines: Sequence[bytes]) -> bytes:
-    return b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+        for item in parser.feed(chunk):
+            if item.data:
+                yield item.data
+    last = parser.finish()  # a stream that ends without the empty line is read all the same
+    if last is not None and last.data:
+        yield last.data
 
 
 def _answers(message: Mapping[str, Any], wanted: int) -> bool:
@@ -403,15 +383,10 @@ def _refuse_unauthorized(session: _Session, answer: _Answer) -> None:
 
 def _described(answer: _Answer) -> str:
     """What came instead of a result, in words."""
-    kind = answer.headers.get("content-type", "").partition(";")[0].strip() or "no content type"
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip()
     if answer.message is not None and "error" in answer.message:
         return f"HTTP {answer.status} with the error {cut_json(answer.message['error'])}"
-    if kind == "text/html":
-        title = _TITLE.search(answer.body[:100_000])
-        named = f" ({cut(title[1].decode('utf-8', 'replace').strip(), 80)})" if title else ""
-        return f"HTTP {answer.status} with an HTML page{named}"
-    body = answer.body[:QUOTED_BYTES].decode("utf-8", "backslashreplace").strip()
-    return f"HTTP {answer.status}, {kind}" + (f": {body!r}" if body else ", empty")
+    return described(answer.status, kind, answer.body, stream=False)
 
 
 def _unreachable(url: str, error: httpx2.HTTPError) -> str:

@@ -15,7 +15,8 @@ from harness.engine.evidence import Attempt, read_attempt
 from harness.engine.mask import Masker
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
-from harness.engine.stdio import Stdio, describe_code, open_stdio
+from harness.engine.stdio import Stdio, open_stdio
+from harness.engine.tail import describe_code
 from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, TimedOut, WireSession
 from harness.errors import ServerError
 from harness.model.plan import CALL_TIMEOUT_S, START_TIMEOUT_S, Era, RunKey

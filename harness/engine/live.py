@@ -34,8 +34,9 @@ from harness.engine.mask import Masker, is_secret_name
 from harness.engine.process import Exit
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope, open_scope
-from harness.engine.stdio import Stdio, describe_code, elapsed_ms, open_stdio
+from harness.engine.stdio import Stdio, elapsed_ms, open_stdio
 from harness.engine.suite import CONFIRM_TOKEN
+from harness.engine.tail import describe_code
 from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Final, NotSpoken, Refused, TimedOut, WireSession
 from harness.errors import (
     CallError,

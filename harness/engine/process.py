@@ -190,13 +190,21 @@ class ServerProcess:
             self._popen.wait(timeout=KILL_S)
 
     async def stop(
-        self, close_stdin: Callable[[], None], *, hurry: bool = False, grace_s: float = ORPHAN_GRACE_S
+        self,
+        close_stdin: Callable[[], None],
+        *,
+        hurry: bool = False,
+        close_s: float | None = None,
+        term_s: float = TERM_S,
+        grace_s: float = ORPHAN_GRACE_S,
     ) -> Exit:
         """Ends the server and everything that it started; never hangs, and is not cut short by a cancellation.
 
         Args:
             close_stdin: Closes our end of its stdin.
             hurry: Do not give it the whole time to see that its stdin is closed.
+            close_s: That time, where it is not the usual one.
+            term_s: How long it may take after SIGTERM.
             grace_s: How long what it started may live on.
         """
         with anyio.CancelScope(shield=True):
@@ -206,17 +214,18 @@ class ServerProcess:
             close_stdin()
             ended_by: EndedBy = "itself"
             if asked:
-                ended_by = await self._end(HURRY_CLOSE_S if hurry else STDIN_CLOSE_S)
+                usual_s = HURRY_CLOSE_S if hurry else STDIN_CLOSE_S
+                ended_by = await self._end(usual_s if close_s is None else close_s, term_s)
             waited = max(0.0, self.ended_at - began) if asked and self.ended.is_set() else 0.0
             orphans = await self._sweep(family, grace_s)
             code = self._reap()
         return Exit(code=code, asked=asked, ended_by=ended_by, waited_s=round(waited, 3), orphans=orphans)
 
-    async def _end(self, patience: float) -> EndedBy:
+    async def _end(self, patience: float, term_s: float) -> EndedBy:
         if await self._ended_within(patience):
             return "stdin-close"
         self._signal_group(signal.SIGTERM)
-        if await self._ended_within(TERM_S):
+        if await self._ended_within(term_s):
             return "term"
         self._signal_group(signal.SIGKILL)
         await self._ended_within(KILL_S)

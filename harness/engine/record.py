@@ -140,13 +140,21 @@ class Recorder:
         return self._step[1]
 
     def received(
-        self, body: bytes, at: int, end: str = "lf", in_flight: tuple[str, ...] = (), after: str | None = None
+        self,
+        body: bytes,
+        at: int,
+        end: str = "lf",
+        in_flight: tuple[str, ...] = (),
+        after: str | None = None,
+        exchange: int | None = None,
     ) -> None:
-        """A line that came from the server; `body` is without its newline and is masked here."""
+        """A message that came from the server; `body` is without its newline and is masked here."""
         labels = ",".join(self._texts(in_flight))
         parts = [f'"at":{at},"end":"{end}","in_flight":[{labels}]', self._body(body)]
         if after is not None:
             parts.append(f'"after":{self._text(after)}')
+        if exchange is not None:
+            parts.append(f'"exchange":{exchange}')
         self._write(Received.e, parts)
 
     def masked(self, data: bytes) -> bytes:

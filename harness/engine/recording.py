@@ -12,7 +12,7 @@ import os
 import re
 import select
 import signal
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 def record(
     journal: int,
     ear: int,
-    asleep: MutableSequence[int],
+    asleep: Any,
     folder: str,
     name: str,
     server: str,
@@ -59,7 +59,7 @@ def record(
     """Writes the transcript until the proxy is gone and all that it noted is written.
 
     Args:
-        journal: The file; `ear` is a pipe whose other end the proxy holds, and rings when `asleep` says 1.
+        journal: The file; `ear` is a pipe whose other end the proxy holds, and rings when the byte `asleep` is 1.
         folder: Of the attempt; `name` is the transcript's.
         server: Its name, for the run.json of a recording that stands alone.
     Returns:
@@ -224,6 +224,7 @@ class _Tape:
         self.spawned: dict[str, Any] = {}
         self._path = folder / name
         self._watched = -1  # a descriptor of the server's process
+        self._silent = not folder.is_dir()  # nothing can be written; the server is watched all the same
         self._to, self._from = LineSplitter(), LineSplitter()
         self._stderr = bytearray()
         self._stderr_size = 0
@@ -255,6 +256,8 @@ class _Tape:
         self.spawned = facts
         with suppress(OSError, AttributeError):
             self._watched = os.pidfd_open(facts["pid"])
+        if self._silent:
+            return
         began = self.session.began if self.session is not None else self.now
         with suppress(OSError):
             self.recorder = Recorder(

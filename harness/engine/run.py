@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from secrets import token_hex
+from secrets import randbelow, token_hex
 from typing import Any, Literal
 
 import anyio
@@ -19,23 +19,28 @@ from harness.engine.answers import Answers, expanded_profile, placeholders_of
 from harness.engine.build import Built
 from harness.engine.client import client_pass, load_client
 from harness.engine.commands import CommandBench, run_commands
-from harness.engine.container import ContainerRun, container_run
+from harness.engine.container import container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.guard import check_roots, check_targets
+from harness.engine.http_pipe import HttpPipe
+from harness.engine.http_probe import look_closer
 from harness.engine.mask import Masker, is_secret_name
+from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
 from harness.engine.stack import Stack
+from harness.engine.start import Start
 from harness.engine.state import MAX_VALUES, Twist, must_not_be_repeated
-from harness.engine.stdio import Stdio, describe_code, elapsed_ms, open_stdio
+from harness.engine.stdio import elapsed_ms
 from harness.engine.suite import run_cases
-from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, NotSpoken, Refused, TimedOut, WireSession
+from harness.engine.tail import describe_code
+from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Lost, NotSpoken, Refused, TimedOut, WireSession
 from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors, world_error
 from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
-from harness.model.plan import CaseSpec, CommandSpec, ProfileSpec, ProjectSpec, Run
+from harness.model.plan import CaseSpec, CommandSpec, ProfileSpec, ProjectSpec, Run, Transport
 from harness.model.progress import Progress, stage
 from harness.model.session import SessionSpec
 from harness.model.transcript import UNKNOWN_NOTIFICATION, CommandRecord, Diagnostic, RunRecord, StepRef
@@ -56,6 +61,10 @@ STDERR_LINES = 20
 BROKEN_LINE = b"#this line is no JSON#"  # not the beginning of any either: a reader of streams would wait for the rest
 BROKEN_LABEL = "probe/broken-json"
 
+NOT_THIS_ERA = (400, 404, 405, 406, 415, 501)  # how a server over HTTP may say so to the first request
+PORTS = (16_000, 32_000)  # below those that outgoing connections are given
+PORT_TRIES = 50
+
 Ended = Literal["finished", "not-spoken", "failed", "interrupted"]
 
 
@@ -73,44 +82,6 @@ class _State:
     commands: list[CommandRecord] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Start:
-    """How the server is started, each time."""
-
-    argv: tuple[str, ...]
-    cwd: Path
-    env: Mapping[str, str]
-    marker: str
-    container: ContainerRun | None
-    profile: ProfileSpec  # what the client answers, without placeholders
-
-    async def open(self, recorder: Recorder, server: str) -> Stdio:
-        """A server process as `spawn` starts it; where none starts, the transcript is closed, and gone if empty.
-
-        Raises:
-            ServerError: It could not be started.
-        """
-        try:
-            return await self.spawn(recorder, server)
-        except BaseException:
-            recorder.close()
-            if recorder.count == 0:
-                recorder.path.unlink()
-            raise
-
-    async def spawn(self, recorder: Recorder, server: str) -> Stdio:
-        """A server process with its pipes; its container, if it has one, has labels of ours.
-
-        Raises:
-            ServerError: It could not be started; the recorder stays open.
-        """
-        argv = self.argv if self.container is None else self.container.argv
-        stdio = await open_stdio(argv, cwd=self.cwd, env=self.env, marker=self.marker, recorder=recorder, server=server)
-        if self.container is not None:
-            stdio.leftovers = partial(self.container.remove, env=self.env, cwd=self.cwd)
-        return stdio
-
-
 @dataclass(slots=True, kw_only=True)
 class _Bench:
     """The present server of a run; see `harness.engine.suite.Bench`."""
@@ -120,14 +91,14 @@ class _Bench:
     attempt: Attempt
     masker: Masker
     state: _State
-    start: _Start
+    start: Start
     began: float
     count: int = 0
     restarts: int = 0
     stateful: list[StepRef] = field(default_factory=list)  # steps in which a requestState came, in order
     completed: frozenset[str] = frozenset()  # cases
     annotations: dict[str, Any] = field(default_factory=dict)  # of the tools, by name, as they came
-    _stdio: Stdio | None = None
+    _pipe: Pipe | None = None
     _session: WireSession | None = None
 
     @property
@@ -139,18 +110,18 @@ class _Bench:
     @property
     def recorder(self) -> Recorder:
         """Its transcript."""
-        return self.session_pipes.recorder
+        return self.pipe.recorder
 
     @property
-    def session_pipes(self) -> Stdio:
-        """Its pipes."""
-        assert self._stdio is not None
-        return self._stdio
+    def pipe(self) -> Pipe:
+        """The way to it."""
+        assert self._pipe is not None
+        return self._pipe
 
     @property
     def dead(self) -> bool:
         """Whether no answer can come from it any more."""
-        return bool(self.session_pipes.dead) or self.session_pipes.process.look()
+        return bool(self.pipe.dead) or self.pipe.process.look()
 
     async def begin(self, *, why: str = "") -> None:
         """Starts a server and opens the session.
@@ -161,14 +132,16 @@ class _Bench:
         """
         self.count += 1
         recorder = self.record_in(self.attempt.transcript(self.count))
-        self._stdio = await self.start.open(recorder, self.project.server.name)
+        self._pipe = await self.start.open(recorder, self.project.server.name)
         if why:
             recorder.add(Diagnostic, what="restarted", detail=why)
         self._session = WireSession(
-            self._stdio, era=self.run.key.era, answers=Answers(self.start.profile), zero=self.count == 1
+            self._pipe, era=self.run.key.era, answers=Answers(self.start.profile), zero=self.count == 1
         )
         self._session.stateful = self.stateful
         self.state.client_capabilities = self._session.client_capabilities
+        if not_ready := await self._pipe.ready(self.project.server.start_timeout_s):
+            raise await self._failed(not_ready)
         await self._open()
 
     def record_in(self, path: Path) -> Recorder:
@@ -188,7 +161,7 @@ class _Bench:
         Raises:
             EvidenceLost: It is not.
         """
-        failed = None if self._stdio is None else self._stdio.recorder.failed
+        failed = None if self._pipe is None else self._pipe.recorder.failed
         if failed is not None:
             raise EvidenceLost(self.attempt.folder.parent, failed)
 
@@ -211,6 +184,10 @@ class _Bench:
             if probed and discovering:
                 await self._not_spoken(str(error))
             raise await self._failed(str(error)) from None
+        except Lost as error:
+            if probed and not error.hint and (discovering or error.status in NOT_THIS_ERA):
+                await self._not_spoken(str(error))
+            raise await self._failed(str(error), error.hint) from None
         except Died as error:
             if probed and discovering:
                 await self._not_spoken(str(error))
@@ -224,13 +201,13 @@ class _Bench:
         await self.stop(hurry=True)
         raise NotSpoken(why)
 
-    async def _failed(self, why: str) -> ServerError:
+    async def _failed(self, why: str, hint: str = "") -> ServerError:
         """The error for a server that gave no usable first answer, after it was stopped."""
-        stdio = self.session_pipes
-        ended = stdio.process.ended.is_set()
-        what = describe_code(stdio.process.code or 0)
-        ran = f"[{elapsed_ms(stdio.process)} ms from start to {'exit' if ended else 'now'}]"
-        noise, unfinished = stdio.line_count, self.masker.bytes(stdio.unfinished)
+        pipe = self.pipe
+        ended = pipe.process.ended.is_set()
+        what = describe_code(pipe.process.code or 0)
+        ran = f"[{elapsed_ms(pipe.process)} ms from start to {'exit' if ended else 'now'}]"
+        noise, unfinished = pipe.line_count, self.masker.bytes(pipe.unfinished)
         await self.stop(hurry=True)
         if ended:
             message = f"the server ended with {what} before its first answer"
@@ -247,9 +224,9 @@ class _Bench:
             f"\ncommand: {' '.join(self.start.argv)}\nfolder: {server.cwd}"
             f"\nvariables: {', '.join(sorted(self.start.env))}"
         )
-        tail = stdio.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
+        tail = pipe.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
         log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
-        return ServerError(self.masker.text(message), log=log, server=server.name)
+        return ServerError(self.masker.text(message), hint=hint, log=log, server=server.name)
 
     async def restart(self, why: str) -> None:
         """Another server in its place.
@@ -288,8 +265,8 @@ class _Bench:
 
     async def stop(self, *, hurry: bool = False) -> None:
         """Ends the present server, if there is one."""
-        if self._stdio is not None:
-            await self._stdio.stop(hurry=hurry)
+        if self._pipe is not None:
+            await self._pipe.stop(hurry=hurry)
 
 
 async def run_one(
@@ -357,7 +334,7 @@ async def run_one(
             for bench in benches:
                 await bench.stop(hurry=state.outcome != "finished")
             await _keep_logs(attempt, stack)
-            record = _record(run, built, stack, state, selected, masker)
+            record = _record(run, built, stack, state, selected, masker, project.server.transport)
             attempt.finish(record)
     return record
 
@@ -450,7 +427,7 @@ def _session(
     built: Built,
     stack: Stack,
     values: Mapping[str, Any],
-    start: _Start,
+    start: Start,
     folder: Path,
     *,
     masker: Masker,
@@ -485,7 +462,9 @@ def _allowed(stack: Stack, values: Mapping[str, Any]) -> Iterator[tuple[str, int
 async def _aside(bench: _Bench, progress: Progress) -> None:
     """The broken line; where the official client comes next, what it takes to load it goes on in the meantime."""
     key = bench.run.key
-    with stage(progress, f"{key.server} {key.backend} {key.era} {key.profile}", "broken line"):
+    with stage(
+        progress, f"{key.server} {key.backend} {key.era} {key.profile}", "probes" if bench.start.url else "broken line"
+    ):
         async with anyio.create_task_group() as tasks:
             if bench.run.client:
                 tasks.start_soon(load_client)
@@ -494,7 +473,7 @@ async def _aside(bench: _Bench, progress: Progress) -> None:
 
 async def _compare(bench: _Bench, progress: Progress) -> None:
     """The official client's view of one more process of this server; nothing that becomes of it fails the run."""
-    key, server, before = bench.run.key, bench.project.server, bench.session_pipes.exit
+    key, server, before = bench.run.key, bench.project.server, bench.pipe.exit
     try:
         recorder = Recorder(bench.attempt.client, bodies=bench.attempt.bodies, masker=bench.masker, began=bench.began)
     except OSError:
@@ -548,12 +527,12 @@ class _Aside:
 
     session: WireSession
     recorder: Recorder
-    stdio: Stdio
+    pipe: Pipe
 
     @property
     def dead(self) -> bool:
         """Whether no answer can come from it any more."""
-        return bool(self.stdio.dead) or self.stdio.process.look()
+        return bool(self.pipe.dead) or self.pipe.process.look()
 
     async def restart(self, why: str) -> None:
         """There is no other.
@@ -584,14 +563,16 @@ async def _change_states(
     server, key = bench.project.server, bench.run.key
     recorder = bench.record_in(bench.attempt.state_probe)
     try:
-        stdio = await bench.start.open(recorder, server.name)
+        pipe = await bench.start.open(recorder, server.name)
     except ServerError:
         return
     with stage(progress, f"{key.server} {key.backend} {key.era} {key.profile}", "changed request state"):
         try:
-            session = WireSession(stdio, era=key.era, answers=Answers(bench.start.profile))
+            session = WireSession(pipe, era=key.era, answers=Answers(bench.start.profile))
+            if await pipe.ready(server.start_timeout_s):
+                return
             await session.open(timeout_s=server.start_timeout_s)
-            aside = _Aside(session=session, recorder=recorder, stdio=stdio)
+            aside = _Aside(session=session, recorder=recorder, pipe=pipe)
             with anyio.move_on_after(STATE_PROBE_S):
                 for twist in twists:
                     session.twist = twist
@@ -602,7 +583,7 @@ async def _change_states(
             return
         finally:
             with anyio.CancelScope(shield=True):
-                await stdio.stop(hurry=True)
+                await pipe.stop(hurry=True)
             if recorder.failed is not None:
                 raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
 
@@ -610,17 +591,24 @@ async def _change_states(
 async def _probe(bench: _Bench) -> None:
     """Sends a line that is no JSON to a process of its own: the server that is judged never sees one.
 
+    Over HTTP it is sent what no client of good will sends there.
+
     What becomes of that process is its own affair, and only what it replies is judged.
     """
     server = bench.project.server
     recorder = bench.record_in(bench.attempt.probe)
     try:
-        stdio = await bench.start.open(recorder, server.name)
+        pipe = await bench.start.open(recorder, server.name)
     except ServerError:
         return
     try:
-        session = WireSession(stdio, era=bench.run.key.era, answers=Answers(bench.start.profile), zero=False)
+        session = WireSession(pipe, era=bench.run.key.era, answers=Answers(bench.start.profile), zero=False)
+        if await pipe.ready(min(server.start_timeout_s, PROBE_START_S)):
+            return
         await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
+        if isinstance(pipe, HttpPipe):
+            await look_closer(pipe, session.era, session.meta)
+            return
         session.notify(
             "notifications/cancelled", {"requestId": "rollcall-unknown", "reason": "there is no such request"}
         )
@@ -630,15 +618,15 @@ async def _probe(bench: _Bench) -> None:
         with suppress(TimedOut):  # an answered request whose id could be taken for the line's
             await session.request(method, label=method, timeout_s=PROBE_PING_S)
             wait_s = min(PROBE_WAIT_S, max(PROBE_LEAST_S, PROBE_TIMES * (time.monotonic() - began)))
-        before = stdio.line_count
+        before = pipe.line_count
         session.send_line(BROKEN_LINE, BROKEN_LABEL)
         with anyio.move_on_after(wait_s):  # what comes later, until it has ended, is recorded too
-            while stdio.line_count == before and not stdio.dead:
+            while pipe.line_count == before and not pipe.dead:
                 await anyio.sleep(PROBE_POLL_S)
     except (NotSpoken, Refused, TimedOut, Died):
         return
     finally:
-        await stdio.stop(hurry=True)
+        await pipe.stop(hurry=True)
         if recorder.failed is not None:
             raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
 
@@ -695,7 +683,7 @@ def _values(
 
 def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]]) -> Iterator[str]:
     server = project.server
-    yield from names_in([*server.command, server.cwd, dict(server.env), dict(run.profile.env)])
+    yield from names_in([*server.command, server.cwd, server.url, dict(server.env), dict(run.profile.env)])
     yield from placeholders_of(run.profile)
     for _, case in selected:
         for step in (*case.steps, *case.cleanup):
@@ -707,6 +695,12 @@ def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]])
 
 
 def _free_port() -> int:
+    """A port that nobody holds, and that the system gives to nobody who asks for any."""
+    for _ in range(PORT_TRIES):
+        port = PORTS[0] + randbelow(PORTS[1] - PORTS[0])
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -721,7 +715,7 @@ def _start(
     folder: Path,
     masker: Masker,
     scope: Scope,
-) -> _Start:
+) -> Start:
     """Command and environment of the server, judged by the guard.
 
     Raises:
@@ -733,6 +727,7 @@ def _start(
         declared = {name: expand(text, values) for name, text in {**server.env, **run.profile.env}.items()}
         cwd = project.root / expand(server.cwd, values)
         profile = expanded_profile(run.profile, values)
+        url = expand(server.url, values)
     except UnknownPlaceholder as error:
         raise ConfigError(f"{project.place}: ${{{error.args[0]}}} has no value here", server=server.name) from None
     masker.add(*(text for name, text in declared.items() if is_secret_name(name)))
@@ -765,7 +760,7 @@ def _start(
     env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
     container = container_run(argv, scope=scope, server=folder.name)
     marker = f"{folder}{os.sep}"
-    return _Start(argv=argv, cwd=cwd, env=env, marker=marker, container=container, profile=profile)
+    return Start(argv=argv, cwd=cwd, env=env, marker=marker, container=container, url=url, profile=profile)
 
 
 # --- after the end --------------------------------------------------------------------------------
@@ -785,7 +780,13 @@ def _as_json(error: HarnessError, masker: Masker) -> Mapping[str, str]:
 
 
 def _record(
-    run: Run, built: Built, stack: Stack, state: _State, selected: list[tuple[str, CaseSpec]], masker: Masker
+    run: Run,
+    built: Built,
+    stack: Stack,
+    state: _State,
+    selected: list[tuple[str, CaseSpec]],
+    masker: Masker,
+    transport: Transport,
 ) -> RunRecord:
     return RunRecord(
         key=run.key,
@@ -799,6 +800,7 @@ def _record(
         client_capabilities=state.client_capabilities,
         outcome=state.outcome,
         cases=tuple(f"{suite}/{case.id}" for suite, case in selected),
+        transport=transport,
         errors=tuple(state.errors),
         command=state.command,
         commands=tuple(state.commands),

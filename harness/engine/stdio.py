@@ -18,26 +18,20 @@ from typing import IO
 
 import anyio
 
-from harness.engine.lines import (
-    CUT_KEEP_BYTES,
-    LINES_LIMIT,
-    STDERR_TAIL_BYTES,
-    STDOUT_LIMIT_BYTES,
-    LineSplitter,
-)
+from harness.engine.lines import CUT_KEEP_BYTES, LINES_LIMIT, STDOUT_LIMIT_BYTES, LineSplitter
+from harness.engine.pipe import Loss, PipeClosed
 from harness.engine.process import Exit, ServerProcess, start_process
 from harness.engine.record import Recorder
-from harness.model.transcript import LINE_LIMIT_BYTES, Body, Diagnostic, Exited, Orphan, Spawned, Stderr, Truncated
+from harness.engine.tail import PipeProtocol, Tail, describe_code, record_exit
+from harness.model.transcript import LINE_LIMIT_BYTES, Diagnostic, Orphan, Spawned, Truncated
 
 __all__ = [
     "CUT_KEEP_BYTES",
     "EXIT_DRAIN_S",
     "LINES_LIMIT",
-    "STDERR_TAIL_BYTES",
     "STDOUT_LIMIT_BYTES",
     "STILL_S",
     "LineSplitter",
-    "PipeClosed",
     "Stdio",
     "open_stdio",
 ]
@@ -49,26 +43,7 @@ STILL_S = 0.2  # bytes that came so short a time ago are still coming
 PAUSES = 3.0  # and so are those of a line that was silent so many times longer already, and went on
 READING_S = 0.5  # and what was read so short a time ago is still being read
 SAMPLE_S = 0.1
-COMMAND_CHARS = 500  # of an orphan's command
 PIPE_BYTES = 1024 * 1024
-
-
-class PipeClosed(Exception):
-    """The server has closed its stdin, or it was closed by us."""
-
-
-class _Pipe(asyncio.Protocol):
-    """Hands what a pipe says to two functions; for stdin only the second matters."""
-
-    def __init__(self, data: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        self._data = data
-        self._lost = lost
-
-    def data_received(self, data: bytes) -> None:
-        self._data(data)
-
-    def connection_lost(self, _exc: Exception | None) -> None:
-        self._lost()
 
 
 class Stdio:
@@ -87,12 +62,12 @@ class Stdio:
         self.recorder = recorder
         self.on_line: Callable[[bytes], None] = lambda _: None
         self.on_dead: Callable[[str], None] = lambda _: None
+        self.on_lost: Callable[[int | str, Loss], None] = lambda _, __: None  # what was written is never lost by itself
         self.traffic: Callable[[], tuple[tuple[str, ...], str | None]] = lambda: ((), None)
         self.leftovers: Callable[[], Awaitable[tuple[Orphan, ...]]] | None = None
         self.dead = ""
         self.exit: Exit | None = None
         self.sent_bytes = 0
-        self.stderr_size = 0
         self._limit = limit
         self._splitter = LineSplitter(limit)
         self._lines = 0
@@ -102,14 +77,13 @@ class Stdio:
         self._read_at = 0.0  # when the server was last seen to read, while bytes wait for it
         self._left = 0
         self._sampling = False
-        self._stderr = bytearray()
+        self._stderr = Tail(recorder)
         self._stdout_end = asyncio.Event()
-        self._stderr_end = asyncio.Event()
         self._stdin_open = True
         self._unread: int | None = None  # once stdin is closed
         self._stopping = False
         self._stdin: asyncio.WriteTransport | None = None
-        self._readers: list[asyncio.ReadTransport] = []
+        self._stdout: asyncio.ReadTransport | None = None
         self._loop = asyncio.get_running_loop()
         recorder.on_failed = self._unrecorded
 
@@ -117,13 +91,20 @@ class Stdio:
         """Attaches the pipes; from now on stdout and stderr are drained."""
         stdin, stdout, stderr = self.process.pipes
         _widen(stdout)
-        errors, _ = await self._loop.connect_read_pipe(lambda: _Pipe(self._stderr_data, self._stderr_end.set), stderr)
-        out, _ = await self._loop.connect_read_pipe(lambda: _Pipe(self._stdout_data, self._stdout_lost), stdout)
-        self._readers = [errors, out]
-        self._stdin, _ = await self._loop.connect_write_pipe(lambda: _Pipe(lambda _: None, self._stdin_lost), stdin)
+        await self._stderr.attach(stderr)
+        self._stdout, _ = await self._loop.connect_read_pipe(
+            lambda: PipeProtocol(self._stdout_data, self._stdout_lost), stdout
+        )
+        self._stdin, _ = await self._loop.connect_write_pipe(
+            lambda: PipeProtocol(lambda _: None, self._stdin_lost), stdin
+        )
         self.process.on_end(self._leader_ended)
         if self.recorder.failed is not None:
             self._unrecorded()
+
+    async def ready(self, timeout_s: float) -> str:  # noqa: ARG002 - a pipe can be written to at once
+        """A process that was started can be spoken to."""
+        return ""
 
     # --- to the server ------------------------------------------------------------------------------
 
@@ -142,6 +123,10 @@ class Stdio:
         if self.unsent and not self._sampling:
             self._read_at = time.monotonic()
             self._sample()
+
+    def abandon(self, id: int | str) -> bool:  # noqa: A002, ARG002 - it is called so
+        """Nothing but a notification says so over stdio."""
+        return False
 
     def _sample(self) -> None:
         """Looks whether the server reads, for as long as bytes wait for it."""
@@ -232,7 +217,8 @@ class Stdio:
 
     def _stop_recording(self, reason: str) -> None:
         self.recorder.add(Truncated, reason=reason)
-        self._readers[1].pause_reading()  # it blocks in its write until it is stopped
+        assert self._stdout is not None
+        self._stdout.pause_reading()  # it blocks in its write until it is stopped
         self._die(f"the server was stopped: {reason}")
 
     def _unrecorded(self) -> None:
@@ -252,16 +238,10 @@ class Stdio:
             self.recorder.add(Diagnostic, what="stdout-closed", detail="the server closed its stdout and lived on")
             self._die("the server closed its stdout")
 
-    def _stderr_data(self, data: bytes) -> None:
-        self.stderr_size += len(data)
-        self._stderr += data
-        if len(self._stderr) > 4 * STDERR_TAIL_BYTES:
-            del self._stderr[: -2 * STDERR_TAIL_BYTES]
-
     @property
     def stderr_tail(self) -> bytes:
         """The last of stderr, masked before it was cut."""
-        return self.recorder.masked(bytes(self._stderr))[-STDERR_TAIL_BYTES:]
+        return self._stderr.tail
 
     @property
     def line_count(self) -> int:
@@ -312,11 +292,12 @@ class Stdio:
             with anyio.move_on_after(EOF_S):
                 if not self._splitter.cut:
                     await self._stdout_end.wait()
-                await self._stderr_end.wait()
+                await self._stderr.over.wait()
             if self.leftovers is not None:
                 how = dataclasses.replace(how, orphans=(*how.orphans, *await self.leftovers()))
-            for reader in self._readers:
-                reader.close()
+            await self._stderr.end()
+            if self._stdout is not None:
+                self._stdout.close()
             self.exit = how
             self._die("the server was stopped")
             self._record_end(how)
@@ -329,22 +310,7 @@ class Stdio:
             if how.ended_by in ("term", "kill") and self.coming:
                 self.recorder.add(Diagnostic, what="still-coming", detail="the server was stopped in mid-line")
             self.recorder.received(rest, self._splitter.at, "none", in_flight, None if in_flight else after)
-        self.recorder.add(Stderr, body=Body(self.stderr_tail), size=self.stderr_size)
-        self.recorder.add(
-            Exited,
-            code=how.code,
-            asked=how.asked,
-            ended_by=how.ended_by,
-            waited_s=how.waited_s,
-            in_flight=in_flight,
-            orphans=tuple(dataclasses.replace(item, command=self._command(item.command)) for item in how.orphans),
-        )
-        self.recorder.close()
-
-    def _command(self, command: str) -> str:
-        return self.recorder.masked(command.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")[
-            :COMMAND_CHARS
-        ]
+        record_exit(self.recorder, how, self._stderr, in_flight)
 
 
 async def open_stdio(
@@ -371,11 +337,6 @@ async def open_stdio(
     with anyio.CancelScope(shield=True):  # between the start and its pipes nothing may come
         await stdio.connect()
     return stdio
-
-
-def describe_code(code: int) -> str:
-    """`exit code 3`, or `signal 9`."""
-    return f"exit code {code}" if code >= 0 else f"signal {-code}"
 
 
 def _widen(pipe: IO[bytes]) -> None:

@@ -212,7 +212,7 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
         late = f"answered before it could be cancelled, after {step.cancel_after_s:g} s"
         return _ended(recorder, ref, "answered", late, "stopped")
     answer = answer_of(step.action, final.message)
-    prompts = run.bench.session.prompts_of(ref)
+    prompts = run.bench.session.prompts_of(ref) if expect.prompts is not None else []
     wrong = _mismatches(expect, answer, prompts)
     if wrong:  # in the words of what may be kept: they are cut, and half a secret is none that could be found
         masked = answer_of(step.action, recorder.masked_json(final.message))

@@ -22,8 +22,8 @@ import anyio
 
 from harness import __version__
 from harness.engine.answers import Answers, Prompt, Question, Reply
+from harness.engine.pipe import Loss, Pipe, PipeClosed
 from harness.engine.state import Twist
-from harness.engine.stdio import PipeClosed, Stdio
 from harness.model.frame import message_in
 from harness.model.outcome import answer_of, cut
 from harness.model.plan import Action, Era
@@ -40,6 +40,7 @@ __all__ = [
     "Died",
     "Final",
     "Listing",
+    "Lost",
     "NotSpoken",
     "Notice",
     "Refused",
@@ -96,6 +97,15 @@ class Died(Exception):
     def __init__(self, why: str, *, untouched: bool = False) -> None:
         super().__init__(why)
         self.untouched = untouched
+
+
+class Lost(Died):
+    """No answer can come to this request, though the server lives: what was to bring it has ended without it."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(loss.why)
+        self.status = loss.status
+        self.hint = loss.hint
 
 
 class NotSpoken(Exception):
@@ -170,7 +180,7 @@ class WireSession:
         twist: What is done to the first `requestState` that comes; for probes.
     """
 
-    def __init__(self, stdio: Stdio, *, era: Era, answers: Answers | None = None, zero: bool = True) -> None:
+    def __init__(self, pipe: Pipe, *, era: Era, answers: Answers | None = None, zero: bool = True) -> None:
         self.era = era
         self.answers = answers or Answers()
         self.client_capabilities: dict[str, Any] = self.answers.capabilities
@@ -182,8 +192,8 @@ class WireSession:
         self.server_info: Mapping[str, Any] = {}
         self.protocol = ""
         self.capabilities: Mapping[str, Any] = {}
-        self._stdio = stdio
-        self._recorder = stdio.recorder
+        self._pipe = pipe
+        self._recorder = pipe.recorder
         self._loop = asyncio.get_running_loop()
         self._ids = _ids(zero)
         self._starts: dict[int | str, int] = {}  # id -> where in the bytes of stdin its request begins
@@ -206,9 +216,15 @@ class WireSession:
         }
         if self.answers.profile.log_level is not None:
             self._meta[f"{_META}logLevel"] = self.answers.profile.log_level
-        stdio.on_line = self._line
-        stdio.on_dead = self._dead
-        stdio.traffic = self._traffic
+        pipe.on_line = self._line
+        pipe.on_dead = self._dead
+        pipe.on_lost = self._lost
+        pipe.traffic = self._traffic
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What every request of the modern era bears."""
+        return self._meta
 
     # --- the beginning ------------------------------------------------------------------------------
 
@@ -226,7 +242,7 @@ class WireSession:
         else:
             await self._initialize(timeout_s)
             await self._ask_for_logs(timeout_s)
-        self._launched = self._stdio.process.family()
+        self._launched = self._pipe.process.family()
 
     async def _initialize(self, timeout_s: float) -> None:
         params = {
@@ -318,8 +334,8 @@ class WireSession:
             Died: No answer can come.
             ValueError: The parameters are no JSON (NaN, for one); nothing was sent.
         """
-        if self._stdio.dead or self._stdio.process.look():
-            raise Died(self._stdio.dead or self._stdio.ended, untouched=self._stdio.process.ended.is_set())
+        if self._pipe.dead or self._pipe.process.look():
+            raise Died(self._pipe.dead or self._pipe.ended, untouched=self._pipe.process.ended.is_set())
         if timeout_s <= 0:
             raise TimedOut(label, timeout_s, "")
         key = next(self._ids)
@@ -337,7 +353,7 @@ class WireSession:
         self._unanswered[key] = label
         self._labels = (*self._labels, label)
         self._step = step
-        self._starts[key] = self._stdio.sent_bytes
+        self._starts[key] = self._pipe.sent_bytes
         self._courses[key] = (label, step)
         await self._send(key, line, label, step, number)
         clock = _Clock(
@@ -351,12 +367,11 @@ class WireSession:
         )
         if token is not None:
             self._clocks[token] = clock
-        after = None if cancel_after_s is None else self._loop.call_later(cancel_after_s, self._cancel, key)
+        after = None if cancel_after_s is None else self._loop.call_later(cancel_after_s, self._cancel, key, method)
         try:
             return await future
         except asyncio.CancelledError:  # whoever asked has gone; an answer may come yet, and is nobody's
-            if method not in ("initialize", "server/discover"):
-                self.notify("notifications/cancelled", {"requestId": key, "reason": "the caller has gone"})
+            self._give_up(key, method, "the caller has gone")
             raise
         finally:
             clock.timer.cancel()
@@ -368,11 +383,16 @@ class WireSession:
             self._starts.pop(key, None)
             self._courses.pop(key, None)
 
-    def _cancel(self, key: int | str) -> None:
+    def _cancel(self, key: int | str, method: str) -> None:
         future = self._waiting.get(key)
         if future is not None and not future.done():
-            self.notify("notifications/cancelled", {"requestId": key, "reason": "the test cancels it"})
+            self._give_up(key, method, "the test cancels it")
             future.set_exception(Cancelled)
+
+    def _give_up(self, key: int | str, method: str, reason: str) -> None:
+        """The server is told that a request is waited for no longer, in the way of its pipe and of the era."""
+        if not self._pipe.abandon(key) and method not in ("initialize", "server/discover"):
+            self.notify("notifications/cancelled", {"requestId": key, "reason": reason})
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Sends a notification; a closed stdin is no error."""
@@ -677,22 +697,22 @@ class WireSession:
         self._recorder.sent(line, label, step, number)
         self._last = label
         try:
-            self._stdio.send(line)
+            self._pipe.send(line)
         except PipeClosed:
             self._waiting.pop(key)
             with anyio.move_on_after(CLOSING_S):  # a process that ends closes its pipes first
-                await self._stdio.process.ended.wait()
-            if not self._stdio.process.ended.is_set():
+                await self._pipe.process.ended.wait()
+            if not self._pipe.process.ended.is_set():
                 raise Died("the server closed its stdin") from None
             self._recorder.add(Diagnostic, what="not-read", detail=label, step=step)
-            raise Died(self._stdio.ended, untouched=True) from None
+            raise Died(self._pipe.ended, untouched=True) from None
 
     def _send_quietly(self, line: bytes, label: str) -> None:
-        if self._stdio.dead or self._stdio.exit is not None:
+        if self._pipe.dead or self._pipe.exit is not None:
             return
         self._recorder.sent(line, label)
         try:
-            self._stdio.send(line)
+            self._pipe.send(line)
         except PipeClosed:
             return
 
@@ -701,42 +721,52 @@ class WireSession:
         if future is None or future.done():
             return
         self._recorder.add(Diagnostic, what="timeout", detail=label, step=step)
-        if unsent := self._stdio.unsent:
-            reading = self._stdio.reading
+        if unsent := self._pipe.unsent:
+            reading = self._pipe.reading
             detail = f"the server {'was still reading' if reading else 'has stopped reading'} its stdin; {unsent} bytes"
             what = "still-reading" if reading else "write-blocked"
             self._recorder.add(Diagnostic, what=what, detail=f"{detail} wait", step=step)
-        if self._stdio.coming:
-            detail = f"{len(self._stdio.unfinished)} bytes without a newline had come, and more were coming"
+        if self._pipe.coming:
+            detail = f"{len(self._pipe.unfinished)} bytes without a newline had come, and more were coming"
             self._recorder.add(Diagnostic, what="still-coming", detail=detail, step=step)
-        elif self._stdio.unfinished:
+        elif self._pipe.unfinished:
             self._recorder.add(
                 Diagnostic,
                 what="partial-line",
-                detail=_broken(self._recorder.masked(self._stdio.unfinished), label),
+                detail=_broken(self._recorder.masked(self._pipe.unfinished), label),
                 step=step,
             )
         self._children(step)
-        if method not in ("initialize", "server/discover"):
-            self.notify("notifications/cancelled", {"requestId": key, "reason": f"no answer within {timeout_s:g} s"})
+        self._give_up(key, method, f"no answer within {timeout_s:g} s")
         future.set_exception(TimedOut(label, timeout_s, key))
 
     def _children(self, step: StepRef | None) -> None:
         """Notes what runs under the server that was not there when the session began."""
         if not self.answered:
             return
-        found = self._stdio.process.children(self._launched)
+        found = self._pipe.process.children(self._launched)
         for what, some in (("children", found), ("shares-stdin", [child for child in found if child.reads])):
             if some:
                 detail = "; ".join(self._cut(child.command, 200) for child in some[:MAX_CHILDREN])
                 self._recorder.add(Diagnostic, what=what, detail=detail, step=step)
 
+    def _lost(self, key: int | str, loss: Loss) -> None:
+        label = self._unanswered.pop(key, None)
+        if label is None:
+            return
+        self._labels = tuple(self._unanswered.values())
+        self._last = label
+        self._recorder.add(Diagnostic, what="lost", detail=label, step=self._step)
+        future = self._waiting.get(key)
+        if future is not None and not future.done():
+            future.set_exception(Lost(loss))
+
     def _dead(self, why: str) -> None:
-        ended = self._stdio.process.ended.is_set() and self._stdio.exit is None
+        ended = self._pipe.process.ended.is_set() and self._pipe.exit is None
         for key, future in self._waiting.items():
             if future.done():
                 continue
-            untouched = ended and self._stdio.unread_from(self._starts[key])
+            untouched = ended and self._pipe.unread_from(self._starts[key])
             if untouched:
                 self._recorder.add(Diagnostic, what="not-read", detail=self._unanswered[key], step=self._step)
             future.set_exception(Died(why, untouched=untouched))

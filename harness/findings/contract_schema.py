@@ -686,7 +686,7 @@ class _Comparison:
         self.found, self._done = [], set(done)
         try:
             self._shape(old, new, level)
-            return [item for item in self.found if item.effect != "words"]
+            return self.found
         finally:
             self.found, self._done = found, done
 
@@ -768,16 +768,21 @@ class _Comparison:
 
     def _rank(
         self, old: _Shape, new: _Shape, olds: Sequence[_Shape], news: Sequence[_Shape], level: int
-    ) -> tuple[int, int]:
-        """Where there is a choice of partners: the same first, then those that break nobody, then the nearest."""
+    ) -> tuple[int, int, int]:
+        """Where there is a choice of partners: the same first, then those that break nobody, then the nearest.
+
+        Of those that are equally near the one that is described in the same words.
+        """
         kin = ("integer", "number") if old.type in ("integer", "number") else (old.type,)
         if all(sum(shape.type in kin for shape in side) == 1 for side in (olds, news)):
-            return 0, 0
-        found = [item.effect for item in self._probe(old, new, level)]
+            return 0, 0, 0
+        probed = self._probe(old, new, level)
+        found = [item.effect for item in probed if item.effect != "words"]
+        said = len(probed) - len(found)
         if not found:
-            return 0, 0
+            return 0, 0, said
         kind = "widened" if self._input else "narrowed"
-        return (1 if all(effect == kind for effect in found) else 2 if len(set(found)) == 1 else 3), len(found)
+        return (1 if all(effect == kind for effect in found) else 2 if len(set(found)) == 1 else 3), len(found), said
 
     def _held(self, shape: _Shape, others: Iterable[_Shape], level: int, *, inside: bool) -> bool:
         """Whether an alternative without a partner is part of one on the other side."""
@@ -785,7 +790,7 @@ class _Comparison:
             if other.type == shape.type or (shape.type, other.type) == ("integer", "number"):
                 old, new = (shape, other) if inside else (other, shape)
                 wanted = "widened" if inside else "narrowed"
-                if all(item.effect == wanted for item in self._probe(old, new, level)):
+                if all(item.effect in (wanted, "words") for item in self._probe(old, new, level)):
                     return True
         return False
 

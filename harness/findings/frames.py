@@ -22,10 +22,15 @@ from harness.model.transcript import (
     Diagnostic,
     Event,
     Exited,
+    HttpData,
+    HttpEnded,
+    HttpRequest,
+    HttpResponse,
     Prompted,
     Received,
     Sent,
     Spawned,
+    SseEvent,
     Stderr,
     StepEnded,
     StepRef,
@@ -43,6 +48,7 @@ __all__ = [
     "Line",
     "Oddity",
     "Reply",
+    "Turn",
     "asks",
     "is_input_required",
     "quote_id",
@@ -91,6 +97,14 @@ class Line:
     flying: tuple[Exchange, ...] = ()
     before: Exchange | None = None
     after: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        event = self.event
+        if event.exchange is None:
+            return f"line {self.number} at offset {event.at}"
+        return f"message {self.number} in HTTP exchange {event.exchange} at offset {event.at}"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -182,6 +196,63 @@ class Oddity:
     detail: str
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class Turn:
+    """One HTTP exchange; filled while the transcript is read, then left alone.
+
+    Attributes:
+        label: Of the message that its request carries, "" without one.
+        message: That message, {} where it cannot be read.
+        exchange: The request of ours that it carries, None for a notification, an answer of ours, or nothing.
+        lines: The messages that came in its response.
+        chunks: Of an event stream, as they came.
+    """
+
+    request: HttpRequest
+    label: str = ""
+    message: Mapping[str, Any] = field(default_factory=dict)
+    exchange: Exchange | None = None
+    response: HttpResponse | None = None
+    ended: HttpEnded | None = None
+    events: list[SseEvent] = field(default_factory=list)
+    chunks: list[HttpData] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def status(self) -> int:
+        """Of the response, 0 without one."""
+        return 0 if self.response is None else self.response.status
+
+    @property
+    def kind(self) -> str:
+        """Its media type in lower case, without parameters; "" without one."""
+        found = self.header("content-type")
+        return found[0].partition(";")[0].strip().lower() if found else ""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether an event stream came."""
+        return self.kind == "text/event-stream" and 200 <= self.status < 300
+
+    @property
+    def body(self) -> bytes:
+        """What came of a body that is no message, its beginning."""
+        return b"" if self.ended is None else self.ended.body.data
+
+    def header(self, name: str) -> list[str]:
+        """The values of a header of the response."""
+        return _header(() if self.response is None else self.response.headers, name)
+
+    def sent_header(self, name: str) -> list[str]:
+        """The values of a header of the request."""
+        return _header(self.request.headers, name)
+
+
+def _header(headers: Iterable[str], name: str) -> list[str]:
+    parts = (line.partition(":") for line in headers)
+    return [value.strip() for key, _, value in parts if key.strip().lower() == name]
+
+
 @dataclass(slots=True, kw_only=True)
 class Dialogue:
     """One transcript, read; filled by `read_dialogue`, then left alone.
@@ -197,6 +268,7 @@ class Dialogue:
             capabilities of the client.
         odd_client: Number of the first line of the client's that no reply can be told by (no message, an id that
             is none or was open already), 0 without one. A client of our own sends such a line only on purpose.
+        turns: The HTTP exchanges, in order; none over stdio.
     """
 
     transcript: Transcript
@@ -211,6 +283,7 @@ class Dialogue:
     open: tuple[Exchange, ...] = ()
     steps: list[tuple[StepStarted, StepEnded | None]] = field(default_factory=list)
     by_step: dict[StepRef, list[Exchange]] = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     spawned: Spawned | None = None
     exited: Exited | None = None
@@ -226,6 +299,15 @@ class Dialogue:
     def outside(self) -> bool:
         """Whether somebody else than the engine drove the server."""
         return self.transcript.is_outside
+
+    @property
+    def is_http(self) -> bool:
+        """Whether the server was spoken to over HTTP."""
+        return bool(self.turns) or any(item.what == "listening" for item in self.diagnostics)
+
+    def turn_of(self, exchange: Exchange) -> Turn | None:
+        """The HTTP exchange that carried a request; after a redirect the last of them."""
+        return next((turn for turn in reversed(self.turns) if turn.exchange is exchange), None)
 
     @property
     def answered(self) -> bool:
@@ -351,7 +433,8 @@ def read_line(
         return Line(**base, problem="wire/line-too-long", detail=f"over {len(data)} bytes")
     if event.end == "none":
         return Line(**base, problem="wire/partial-line" if data else "")
-    crlf = data.endswith(b"\r")
+    over_http = event.exchange is not None
+    crlf = data.endswith(b"\r") and not over_http
     if crlf:
         data = data[:-1]
 
@@ -367,21 +450,22 @@ def read_line(
             crlf=crlf,
         )
 
-    if _HEADER.match(data):
+    not_json = "http/not-json" if over_http else "wire/stdout-not-json"
+    if _HEADER.match(data) and not over_http:
         return bad("wire/framing", "a Content-Length header")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         return bad("wire/not-utf8", f"byte 0x{data[error.start]:02x} at offset {event.at + error.start}")
     if not text.strip():
-        return bad("wire/stdout-not-json", "a blank line")
+        return bad(not_json, "a blank line")
     repeated = _Repeated()
     try:
         value = _parse(text, repeated)
     except _NotJson as error:
-        return bad("wire/stdout-not-json", str(error))
+        return bad(not_json, str(error))
     except ValueError:
-        return bad("wire/stdout-not-json", "a byte order mark" if text.startswith("\ufeff") else "")
+        return bad(not_json, "a byte order mark" if text.startswith("\ufeff") else "")
     except RecursionError:
         return bad(TOO_DEEP, "nested too deeply to be read")
     parts: list[Any] = value if isinstance(value, list) and batches and value else [value]
@@ -579,9 +663,12 @@ class _Reader:
     after: str | None = None
     broken: int = 0  # lines of ours that are no message and have not been answered
     batches: bool = False
+    turns: dict[int, Turn] = field(default_factory=dict)  # by number of the HTTP exchange
+    posted: dict[int, tuple[str, Exchange | Mapping[str, Any] | None]] = field(default_factory=dict)
 
     def sent(self, event: Sent) -> None:
         made = _exchanges(event)
+        self.posted[event.n] = (event.label, made[0] if made and len(made) == 1 else None)
         if made is None:
             self.broken += 1
             self.after = event.label
@@ -617,12 +704,38 @@ class _Reader:
         elif "method" in made and "id" in made:
             self._odd_client(event)
 
+    def http(self, event: HttpRequest | HttpResponse | HttpData | SseEvent | HttpEnded) -> None:
+        if isinstance(event, HttpRequest):
+            label, made = self.posted.get(event.carries or 0, ("", None))
+            turn = Turn(request=event, label=label)
+            if isinstance(made, Exchange):
+                turn.exchange, turn.message = made, {"id": made.id, "method": made.method, "params": made.params}
+            elif made is not None:
+                turn.message = made
+            self.turns[event.exchange] = turn
+            self.dialogue.turns.append(turn)
+            return
+        known = self.turns.get(event.exchange)
+        if known is None:
+            return
+        match event:
+            case HttpResponse():
+                known.response = event
+            case HttpData():
+                known.chunks.append(event)
+            case SseEvent():
+                known.events.append(event)
+            case HttpEnded():
+                known.ended = event
+
     def received(self, event: Received) -> None:
         number, flying = len(self.dialogue.lines) + 1, tuple(self.flying.values())
         line = read_line(event, number, batches=self.batches, flying=flying, before=self.before, after=self.after)
         if line.detail == NO_ID and self._zero() is not None:
             line = replace(line, detail=f"{NO_ID}, sent {quote_id(0)}")
         self.dialogue.lines.append(line)
+        if event.exchange in self.turns:
+            self.turns[event.exchange].lines.append(line)
         if line.problem == "wire/framing":
             self.dialogue.framed = True
         for lost in (line.used,) if line.used is not None else line.buried:
@@ -692,7 +805,7 @@ class _Reader:
         self.dialogue.diagnostics.append(event)
         if event.what == "cut-short":  # the end of our own line is missing: an answer to that has no id
             self.broken += 1
-        if event.what == "timeout":
+        if event.what in ("timeout", "lost"):
             for exchange in reversed(self.by_label.get(event.detail, ())):
                 if exchange.reply is None and exchange.given_up is None:
                     self._give_up(exchange, event.n)
@@ -772,6 +885,8 @@ def read_dialogue(transcript: Transcript, *, protocol: str = "", folder: str = "
                 dialogue.stderr = event
             case Truncated():
                 dialogue.truncated = event
+            case HttpRequest() | HttpResponse() | HttpData() | SseEvent() | HttpEnded():
+                reader.http(event)
             case _:
                 pass
     dialogue.open = tuple(reader.flying.values())

@@ -22,6 +22,7 @@ from harness.findings.exemptions import Verdicts, judge_exemptions, left_out
 from harness.findings.exercised import see_absence, see_listing, see_looks, see_not_listed, see_unknown
 from harness.findings.frames import TOO_DEEP
 from harness.findings.handshake import see_handshake
+from harness.findings.http import see_http
 from harness.findings.ledger import CellLedger, make_ledger
 from harness.findings.output_schema import judge_results
 from harness.findings.parameters import CellParameters, parameters_of, see_unused
@@ -248,6 +249,7 @@ def _see(ledger: CellLedger, settings: CheckSettings) -> Iterator[Seen]:
         lists = list(see_catalogue(view))
         told = {item.check for item in lists if settings.level_of(item.check) == "error"}
         yield from see_client(view, told | {item.check for item in (*wire, *lines)})
+        yield from see_http(view)
         yield from see_processes(view)
         yield from see_suites(view, ledger, settings)
         yield from see_commands(view)
@@ -311,6 +313,7 @@ def _ran(found: Evidence) -> Ran:
         protocol=record.protocol,
         server_version=version if isinstance(version, str) else "",
         versions=record.versions,
+        transport=record.transport,
     )
 
 

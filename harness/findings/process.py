@@ -35,8 +35,8 @@ def see_processes(view: RunView) -> Iterator[Seen]:
                 continue
             if dialogue.answered or view.record.outcome != "failed":
                 yield _crashed(view, index, dialogue, exited)
-        elif exited.ended_by in ("term", "kill") and not _stopped_by_us(dialogue, exited):
-            yield _late(view, index, exited)
+        elif exited.ended_by in _late_ends(dialogue) and not _stopped_by_us(dialogue, exited):
+            yield _late(view, index, dialogue, exited)
         elif exited.ended_by == "stdin-close" and exited.code not in crashes and _ended_badly(dialogue, exited):
             # one that ends by itself with this code elsewhere in the run was only closed before it got so far
             yield _bad_exit(view, index, dialogue, exited)
@@ -48,6 +48,11 @@ def _is_crash(dialogue: Dialogue) -> bool:
     """Whether a server that somebody else drove has ended by itself in a dialogue: that is no fault of one that was
     started for its help text, or was sent what is no message."""
     return dialogue.answered and not dialogue.odd_client
+
+
+def _late_ends(dialogue: Dialogue) -> tuple[str, ...]:
+    """A server over HTTP is ended by SIGTERM: that its stdin is closed tells it nothing."""
+    return ("kill",) if dialogue.is_http else ("term", "kill")
 
 
 def _stopped_by_us(dialogue: Dialogue, exited: Exited) -> bool:
@@ -151,11 +156,20 @@ def _not_read(dialogue: Dialogue) -> list[Exchange]:
     return [exchange for exchange in dialogue.open if exchange.sent.label in labels]
 
 
-def _late(view: RunView, index: int, exited: Exited) -> Seen:
+def _late(view: RunView, index: int, dialogue: Dialogue, exited: Exited) -> Seen:
     waited = max((bucket for bucket in _BUCKETS_S if bucket <= exited.waited_s), default=0)
     span = f"over {waited} s" if waited else "under 1 s"
     killed = exited.ended_by == "kill"
     end = "nor at SIGTERM; SIGKILL ended it" if killed else "; SIGTERM ended it"
+    if dialogue.is_http:
+        return Seen(
+            check="process/late-exit",
+            run=view.run.key,
+            order=(index, exited.n),
+            message=f"the server did not exit at SIGTERM; SIGKILL ended it after {span}",
+            evidence={"ended_by": exited.ended_by, "waited": span},
+            severity="error",
+        )
     message = f"the server did not exit when its stdin closed{'' if not killed else ','} {end} after {span}"
     return Seen(
         check="process/late-exit",

@@ -19,6 +19,10 @@ Rerun = Callable[[RunKey, str | None], str]
 # Checks whose sightings are counted: one finding for a server, with the first few quoted. One, and many.
 HEADLINES: Mapping[str, tuple[str, str]] = {
     "wire/stdout-not-json": ("a line on stdout is no JSON", "{n} lines on stdout are no JSON"),
+    "http/not-json": (
+        "a response that says it is JSON is none",
+        "{n} responses that say they are JSON are none",
+    ),
     "wire/framing": (
         "stdout is framed with Content-Length headers; MCP over stdio is one JSON message a line",
         "stdout is framed with Content-Length headers; MCP over stdio is one JSON message a line",

@@ -27,6 +27,7 @@ from harness.findings.frames import (
     round_faults,
 )
 from harness.findings.seen import quote_text, scrub
+from harness.findings.turns import fault_of
 from harness.model.checks import family_of
 from harness.model.outcome import (
     Answer,
@@ -73,7 +74,7 @@ METHODS = {"call": "tools/call", "read_resource": "resources/read", "get_prompt"
 _ACTIONS = {method: action for action, method in METHODS.items()}
 _FOLDERS = 5  # of an attempt, below the evidence's root: server, backend, era, profile, attempt
 NOTES_TOGETHER = 2  # what the engine notes of one timeout stands in as many events after it
-_UNREADABLE = {"wire/not-utf8", "wire/not-jsonrpc", "wire/stdout-not-json"}
+_UNREADABLE = {"wire/not-utf8", "wire/not-jsonrpc", "wire/stdout-not-json", "http/not-json"}
 _REPLY_KEYS = (re.compile(rb'"id"\s*:'), re.compile(rb'"(?:result|error)"\s*:'))
 
 Verdict = Literal["succeeded", "refused", "failed"]
@@ -529,8 +530,10 @@ def why_unanswered(dialogue: Dialogue, exchange: Exchange) -> str:
             return "wire/partial-line"
         if line.problem in _UNREADABLE and _is_like_a_reply(event):
             return line.problem
+    if dialogue.is_http and (cause := fault_of(dialogue, exchange)):
+        return cause
     if partial_note(dialogue, exchange) is not None:
-        return "wire/partial-line"
+        return "http/no-answer" if dialogue.is_http else "wire/partial-line"
     if dialogue.truncated is not None and dialogue.truncated.n > sent:
         return "wire/line-too-long"
     if until is None and dialogue.ended_itself:

@@ -29,6 +29,7 @@ __all__ = ["judge_cases", "not_run", "see_suites", "undecided"]
 _VARIES = re.compile(r"[0-9a-f]{6,}|\d+", re.IGNORECASE)
 _SUITE = "suite/"
 AT_ONCE_S = 0.5  # an answer this soon after our next line was waiting for that line
+MAX_ASKED = 10  # prompts that the evidence of a failed step shows
 SLACK_S = 0.2  # a step that timed out this much too early was ended by its case's time
 
 
@@ -83,6 +84,8 @@ def _step(use: Use, ledger: CellLedger, settings: CheckSettings, broken: bool) -
             evidence["error"] = cut_json(use.answer.error, 500)
     if use.wrong:
         evidence["mismatches"] = list(use.wrong)
+    if asked := _asked_in(use):
+        evidence["prompts"] = asked
     if use.started.step.attempt > 1:
         evidence["attempts"] = use.started.step.attempt
     if cause == "suite/timed-out":
@@ -105,6 +108,22 @@ def _step(use: Use, ledger: CellLedger, settings: CheckSettings, broken: bool) -
         case=use.case,
         evidence=evidence,
     )
+
+
+def _asked_in(use: Use) -> list[dict[str, str]]:
+    """What the client was asked for in the attempt that is judged, and what it answered."""
+    return [
+        {
+            "method": item.method,
+            **({"mode": item.mode} if item.mode else {}),
+            "message": cut(item.message),
+            "answer": cut_json(item.answer),
+            "by": item.by,
+        }
+        for item in [item for item in use.dialogue.prompts if item.step is not None and item.step == use.ref][
+            :MAX_ASKED
+        ]
+    ]
 
 
 def _holds_in(use: Use, ledger: CellLedger, settings: CheckSettings) -> list[str]:

@@ -27,7 +27,7 @@ __all__ = ["see_client_lines", "see_wire", "unreadable"]
 _START = ("initialize", "server/discover", "notifications/initialized")
 LONG_BYTES = 1_000
 _WRONG_REPLIES = ("wire/duplicate-reply", "wire/unknown-id")
-_LINE_PROBLEMS = ("wire/stdout-not-json", "wire/not-utf8", "wire/not-jsonrpc")
+_LINE_PROBLEMS = ("wire/stdout-not-json", "http/not-json", "wire/not-utf8", "wire/not-jsonrpc")
 
 
 def see_wire(view: RunView) -> Iterator[Seen]:
@@ -83,7 +83,7 @@ class _Spot:
             check=check,
             run=self.view.run.key,
             order=(self.index, event.n),
-            message=f"line {line.number} at offset {event.at}, {line.when}: {said}{quoted}",
+            message=f"{line.place}, {line.when}: {said}{quoted}",
             tool=line.tool,
             case=self.case_of(line),
             example={
@@ -191,7 +191,7 @@ def _endless(spot: _Spot, cut: Line | None) -> Seen:
         run=spot.view.run.key,
         order=(spot.index, n),
         key=tool or "",
-        message=f"stdout was cut and the server stopped: {reason}",
+        message=f"{'the response' if spot.dialogue.is_http else 'stdout'} was cut and the server stopped: {reason}",
         tool=tool,
         case=case,
         evidence=evidence,

@@ -34,6 +34,9 @@ class CheckSpec:
 
 
 _STDIO = "MCP basic/transports#stdio"
+_HTTP = "MCP basic/transports#streamable-http"
+_SESSIONS = "MCP basic/transports#session-management"
+_SAFE_HTTP = "MCP basic/transports#security-warning"
 _RPC = "MCP basic#messages"
 _TOOLS = "MCP server/tools"
 _REGEX = "JSON Schema: regular expressions are ECMA-262's"
@@ -138,6 +141,54 @@ _ALL = (
     CheckSpec(id="wire/request-state-replayed", severity="warning", source="MCP basic/patterns/mrtr",
               fires="A tool that says it destroys and is not idempotent takes one consent, with one `requestState`, "
                     "twice."),
+    # the HTTP layer
+    CheckSpec(id="http/status", severity="error", source=_HTTP,
+              fires="A request was answered with a status that carries no answer, or with one that the era forbids "
+                    "beside its result or error."),
+    CheckSpec(id="http/content-type", severity="error", source=_HTTP,
+              fires="A request was answered with something that is neither application/json nor text/event-stream, "
+                    "such as an HTML page."),
+    CheckSpec(id="http/not-json", severity="error", source=_HTTP,
+              fires="A response, or an event of a stream, that is to be JSON and is none."),
+    CheckSpec(id="http/no-answer", severity="error", source=_HTTP,
+              fires="A response or a stream came to its end without the answer, and could not be resumed."),
+    CheckSpec(id="http/broken", severity="error", source=_HTTP,
+              fires="No HTTP response came, or it broke off in the middle, though the server lives."),
+    CheckSpec(id="http/redirect", severity="error", source=_HTTP,
+              fires="A request was answered with a redirect."),
+    CheckSpec(id="http/notification", severity="error", source=_HTTP,
+              fires="A notification, or an answer of the client's, was answered with anything but 202 and an empty "
+                    "body."),
+    CheckSpec(id="http/get", severity="error", source=_HTTP,
+              fires="GET gives neither an event stream nor 405; of a server of the modern era alone, not 405."),
+    CheckSpec(id="http/session-lost", severity="error", source=_SESSIONS,
+              fires="A request of a live session was answered with 404: the server has forgotten the session."),
+    CheckSpec(id="http/session-id", severity="error", source=_SESSIONS,
+              fires="A session id with other characters than visible ASCII ones."),
+    CheckSpec(id="http/unknown-session", severity="error", source=_SESSIONS,
+              fires="A session id that was never given is not answered with 404; a warning for a missing one that is "
+                    "not answered with 400."),
+    CheckSpec(id="http/version-header", severity="error", source=_HTTP,
+              fires="A request with an unknown protocol version in its header is answered as any other."),
+    CheckSpec(id="http/foreign-origin", severity="error", exempt="http/foreign-origin", subject="any",
+              source=_SAFE_HTTP,
+              fires="A request with the Origin of another site is answered as any other."),
+    CheckSpec(id="http/foreign-host", severity="error", exempt="http/foreign-host", subject="any",
+              source=_SAFE_HTTP,
+              fires="A request for another Host is answered as any other."),
+    CheckSpec(id="http/bind-all", severity="error", exempt="http/bind-all", subject="any",
+              source=_SAFE_HTTP,
+              fires="The server listens on every network of the machine; a warning where it asks for authorization."),
+    CheckSpec(id="http/challenge", severity="error", exempt="http/challenge", subject="any",
+              source="MCP basic/authorization",
+              fires="401 without a WWW-Authenticate header that names resource_metadata."),
+    CheckSpec(id="http/well-known", severity="error", source="MCP basic/authorization",
+              fires="The metadata of a protected resource are behind the authorization that they are to explain."),
+    CheckSpec(id="http/wrong-stream", severity="error", source=_HTTP,
+              fires="An answer came on another stream than that of its request."),
+    CheckSpec(id="http/buffered", severity="warning", source="ours",
+              fires="Two or more notifications and the result came in one piece, two seconds or more after the "
+                    "request."),
     CheckSpec(id="client/tool-lost", severity="error", source="ours",
               fires="A tool that is in the raw tools/list and that the official client does not hand out."),
     CheckSpec(id="client/refused", severity="error", source="ours",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.model.plan import Era, Place
+from harness.model.plan import Era, Place, Transport
 
 __all__ = [
     "CaseResult",
@@ -29,6 +29,7 @@ __all__ = [
     "Severity",
     "ToolDetails",
     "ToolFate",
+    "Uncounted",
     "Verdict",
     "place_of",
 ]
@@ -50,6 +51,7 @@ class Ran:
     protocol: str = ""
     server_version: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    transport: Transport = "stdio"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +229,15 @@ class CaseResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Uncounted:
+    """Evidence that was found and is not judged: where it lies below its root, and why it does not count."""
+
+    server: str
+    place: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
     """What became of one command of `[suites]` in one run: `exit`, `outcome` and `output` as in CommandRecord."""
 
@@ -281,6 +292,7 @@ class Judgement:
     lowered: tuple[Lowered, ...] = ()
     listed: tuple[Listed, ...] = ()
     repositories: tuple[Repository, ...] = ()
+    uncounted: tuple[Uncounted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

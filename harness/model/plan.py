@@ -53,6 +53,7 @@ __all__ = [
     "ServiceSpec",
     "StepSpec",
     "SuiteSpec",
+    "Transport",
     "VersionSpec",
     "VolumeSpec",
 ]
@@ -69,6 +70,7 @@ Level = Literal["attempted", "answered", "succeeded"]
 FamilyLevel = Literal["error", "warning", "off"]
 ParameterLevel = Literal["report", "require"]
 Runtime = Literal["docker", "process"]
+Transport = Literal["stdio", "http"]
 
 CALL_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 60.0
@@ -100,7 +102,8 @@ class ServerSpec:
     venv: bool = False  # `python` was given, or a build command is pip, uv or python
     cwd: str = "."  # relative to the repository
     env: Mapping[str, str] = field(default_factory=dict)
-    transport: Literal["stdio"] = "stdio"
+    transport: Transport = "stdio"
+    url: str = ""  # of a server over HTTP; its port is `${port}`
     eras: tuple[Era, ...] | None = None  # None: whatever it speaks
     call_timeout_s: float = CALL_TIMEOUT_S
     start_timeout_s: float = START_TIMEOUT_S

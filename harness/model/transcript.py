@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from harness.model.plan import Era, RunKey, Runtime
+from harness.model.plan import Era, RunKey, Runtime, Transport
 
 __all__ = [
     "BODIES_DIR",
@@ -41,13 +41,19 @@ __all__ = [
     "Event",
     "Evidence",
     "Exited",
+    "HttpData",
+    "HttpEnded",
+    "HttpRequest",
+    "HttpResponse",
     "Orphan",
     "Prompted",
     "Received",
     "RunRecord",
     "Sent",
     "Spawned",
+    "SseEvent",
     "Stderr",
+    "Stdout",
     "StepEnded",
     "StepRef",
     "StepStarted",
@@ -124,7 +130,7 @@ class Spawned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent(Event):
-    """A line that we wrote to the server's stdin.
+    """A message that we sent: a line to the server's stdin, or the body of a request over HTTP.
 
     `label` says what it was for, e.g. "initialize", "tools/list", "tools/call get", "notifications/cancelled";
     `step` which step, if any; `round` counts the requests of one attempt of a step from 1 (a confirmation, or an
@@ -140,13 +146,15 @@ class Sent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received(Event):
-    """A line that the server wrote to its stdout.
+    """A message of the server's: a line on its stdout; over HTTP a body, or the data of an event of a stream.
 
     Attributes:
-        at: Offset of its first byte in the whole stdout stream of this process.
-        end: "lf"; "none" for a tail that ended without newline; "cut" for a line over the limit (body: its beginning).
+        at: Offset of its first byte in the whole stdout stream of this process, or in the body of the HTTP response.
+        end: "lf" for a whole one; "none" for a tail that ended without newline; "cut" for one over the limit (body: its
+            beginning).
         in_flight: Labels of the requests that were unanswered when it came, oldest first.
         after: Label of the last request that had been answered or sent before, if none is in flight.
+        exchange: Over HTTP: number of the exchange in whose response it came.
     """
 
     e: ClassVar[str] = "received"
@@ -155,6 +163,90 @@ class Received(Event):
     end: Literal["lf", "none", "cut"] = "lf"
     in_flight: tuple[str, ...] = ()
     after: str | None = None
+    exchange: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest(Event):
+    """The head of a request of ours over HTTP. Values of headers that hold credentials are masked.
+
+    Attributes:
+        exchange: Its number in this transcript, from 1.
+        headers: "name: value" each, as sent.
+        carries: Number of the `sent` event that is its body, None without one.
+        resumes: The exchange whose event stream is to go on here.
+        probe: What it is to find out, where it is no part of the session: a stable word.
+    """
+
+    e: ClassVar[str] = "http-request"
+    exchange: int
+    method: str
+    url: str
+    headers: tuple[str, ...] = ()
+    carries: int | None = None
+    resumes: int | None = None
+    probe: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse(Event):
+    """The head of its response; `headers` as they came, "name: value" each."""
+
+    e: ClassVar[str] = "http-response"
+    exchange: int
+    status: int
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpData(Event):
+    """A chunk of an event stream as it came: offset and size in the body; the bytes stand in the events."""
+
+    e: ClassVar[str] = "http-data"
+    exchange: int
+    at: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SseEvent(Event):
+    """An event of a stream; its data is the `received` that follows at once, unless it is no message (then: the body).
+
+    Attributes:
+        at: Offset of its first byte in the body of the response; `size` up to and with the empty line.
+        event: Its name, "" where it has none.
+        id: As it stands there.
+        retry: In milliseconds.
+        body: Data that is no message (an endpoint, a comment); empty else.
+    """
+
+    e: ClassVar[str] = "sse-event"
+    exchange: int
+    at: int
+    size: int
+    event: str = ""
+    id: str | None = None
+    retry: int | None = None
+    body: Body = Body(b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpEnded(Event):
+    """An exchange is over.
+
+    Attributes:
+        how: "complete" (the whole response came), "broken" (the connection ended first, or what came is no HTTP),
+            "refused" (no connection) or "closed" (by us).
+        size: How many bytes of a body came.
+        body: What came of a body that is no message, its beginning.
+    """
+
+    e: ClassVar[str] = "http-ended"
+    exchange: int
+    how: Literal["complete", "broken", "refused", "closed"]
+    size: int = 0
+    detail: str = ""
+    body: Body = Body(b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +254,15 @@ class Stderr(Event):
     """The tail of the server's stderr, once, at its end. `size` is how many bytes came in all."""
 
     e: ClassVar[str] = "stderr"
+    body: Body
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stdout(Event):
+    """The tail of the stdout of a server over HTTP, which is free to write there what it likes."""
+
+    e: ClassVar[str] = "stdout"
     body: Body
     size: int
 
@@ -244,6 +345,10 @@ class Diagnostic(Event):
     out or used before; detail: JSON that says which).
 
     In the transcript of a proxy also "refused": the guard did not let the server start; detail: why.
+
+    Over HTTP also "listening" (detail: the address and port that its socket is bound to), "lost" (a request can get no
+    answer any more, though the server lives; detail: its label) and "session-lost" (the server no longer knows
+    the session; detail: label of the request that was told so).
 
     In the transcript of the comparing pass also "client" (which client), "client-log" (a warning of its log),
     "client-failed" (the pass could not be made, for no fault of the server's that is known) and "client-done" (the
@@ -344,7 +449,13 @@ _KINDS: dict[str, type[Event]] = {
         Spawned,
         Sent,
         Received,
+        HttpRequest,
+        HttpResponse,
+        HttpData,
+        SseEvent,
+        HttpEnded,
         Stderr,
+        Stdout,
         CaseStarted,
         StepStarted,
         StepEnded,
@@ -421,6 +532,7 @@ class RunRecord:
         client_capabilities: As we declared them.
         outcome: "finished" (every selected case was tried and the server was stopped), "not-spoken" (the era is
             not the server's), "failed" (an error ended it; see `errors`) or "interrupted".
+        transport: How it was spoken to.
         cases: Names ("suite/case") of the cases that the run was to try.
         errors: {"kind", "message", "hint", "log"} each.
         command: What was started.
@@ -441,6 +553,7 @@ class RunRecord:
     errors: tuple[Mapping[str, str], ...] = ()
     command: tuple[str, ...] = ()
     commands: tuple[CommandRecord, ...] = ()
+    transport: Transport = "stdio"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -535,6 +648,8 @@ def record_to_json(record: RunRecord) -> dict[str, Any]:
     out.update(out.pop("key"))
     if not record.commands:
         del out["commands"]
+    if record.transport == "stdio":
+        del out["transport"]  # what it always was says nothing
     return out
 
 

@@ -192,6 +192,7 @@ _KEYS: dict[str, Callable[[Any], Any]] = {
     "lowered": lambda x: (x.server, x.family, x.file, x.line or 0),
     "listed": lambda x: (x.server, x.source),
     "repositories": lambda x: (x.name,),
+    "uncounted": lambda x: (x.server, x.place, x.why),
 }
 
 

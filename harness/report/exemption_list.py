@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
@@ -19,11 +20,24 @@ from harness.model.plan import ExemptionSpec
 from harness.report.ansi import Paint
 from harness.report.escape import visible, wrap
 
-__all__ = ["ORDERS", "SCHEMA", "Listed", "Order", "list_to_json", "list_to_text", "published_list_schema"]
+__all__ = [
+    "ORDERS",
+    "SCHEMA",
+    "Listed",
+    "Order",
+    "list_to_json",
+    "list_to_text",
+    "published_list_schema",
+    "same_reasons",
+]
 
 SCHEMA = 1
 Order = Literal["owner", "check", "age", "expiry"]
 ORDERS: tuple[Order, ...] = get_args(Order)
+
+SAME_SERVERS = 2  # with so many, and so many entries, a reason counts as pasted
+SAME_ENTRIES = 3
+MAX_NAMES = 20
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -62,6 +76,8 @@ def list_to_text(items: Sequence[Listed], *, by: Order, today: date, within: int
             out.append("")
         for item in members:
             out += _lines(item, by=by, today=today, within=within, paint=paint, width=width)
+    if len({item.entry.server for item in items}) > 1:
+        out += ["", *_summary(items, paint=paint, width=width)]
     return "\n".join(out) + "\n"
 
 
@@ -74,6 +90,16 @@ def list_to_json(items: Sequence[Listed], *, by: Order, today: date, within: int
         "within_days": within,
         "notes": list(notes),
         "entries": [_json(item, today=today, within=within) for item in _sorted(items, by)],
+        "counts": {
+            "owners": _counts(item.entry.owner or "" for item in items),
+            "checks": _counts(item.entry.check for item in items),
+            "servers": _counts(item.entry.server for item in items),
+            "expired": sum(_is_over(item, today) for item in items),
+            "expires_soon": sum(_is_soon(item, today, within) and not _is_over(item, today) for item in items),
+        },
+        "same_reasons": [
+            {"reason": reason, "entries": number, "servers": servers} for reason, number, servers in same_reasons(items)
+        ],
     }
     text = json.dumps(out, ensure_ascii=False, indent=2)
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
@@ -84,6 +110,52 @@ def published_list_schema() -> dict[str, Any]:
     path = files("harness.report") / "schema" / "exemption-list.schema.json"
     loaded: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return loaded
+
+
+def same_reasons(items: Iterable[Listed]) -> list[tuple[str, int, list[str]]]:
+    """Reasons that stand word for word with several servers: as written first, how often, with which; most first.
+
+    One text for many things that cannot be exercised is seldom the reason of all of them.
+    """
+    found: dict[str, list[Listed]] = {}
+    for item in items:
+        words = " ".join(item.entry.reason.casefold().split()).rstrip(".")
+        if words:
+            found.setdefault(words, []).append(item)
+    out = []
+    for members in found.values():
+        servers = sorted({item.entry.server for item in members})
+        if len(servers) >= SAME_SERVERS and len(members) >= SAME_ENTRIES:
+            out.append((members[0].entry.reason.strip(), len(members), servers))
+    return sorted(out, key=lambda row: (-row[1], row[0]))
+
+
+def _counts(names: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(names).items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _summary(items: Sequence[Listed], *, paint: Paint, width: int) -> Iterator[str]:
+    """What a fleet wants to know of its excuses at a glance."""
+    rows = [
+        ("by owner", _shown(_counts(item.entry.owner or "nobody" for item in items))),
+        ("by check", _shown(_counts(item.entry.check for item in items))),
+        ("by server", _shown(_counts(item.entry.server for item in items))),
+    ]
+    known = [item for item in items if item.since is not None]
+    if known:
+        oldest = min(known, key=lambda item: (item.since, item.entry.place.file, item.entry.place.line or 0))
+        entry = oldest.entry
+        rows.append(("oldest", f"{entry.server} {entry.subject} ({entry.place}), since {oldest.since}"))
+    for reason, number, servers in same_reasons(items):
+        rows.append(("one reason", f"{number} times, with {', '.join(servers)}: {reason}"))
+    yield paint("bold", "In all")
+    for name, text in rows:
+        yield from wrap(visible(text), width, first=f"  {name:<11}", rest=" " * 13)
+
+
+def _shown(counts: Mapping[str, int]) -> str:
+    parts = [f"{name} {number}" for name, number in counts.items()]
+    return ", ".join(parts[:MAX_NAMES]) + (f" and {len(parts) - MAX_NAMES} more" if len(parts) > MAX_NAMES else "")
 
 
 def _group(item: Listed, by: Order) -> str:

@@ -17,6 +17,7 @@ def only_exemptions(report: Report) -> Report:
         judgement,
         cases=(),
         commands=(),
+        uncounted=(),
         lowered=(),
         findings=tuple(item for item in judgement.findings if item.check.startswith("exemption/")),
         not_judged=tuple(item for item in judgement.not_judged if item.file is not None),

@@ -27,6 +27,7 @@ from harness.model.finding import (
     Repository,
     ToolDetails,
     ToolFate,
+    Uncounted,
 )
 from harness.report.tally import tally
 
@@ -48,8 +49,9 @@ _PARTS: dict[str, type[Any]] = {
     "commands": CommandResult,
     "listed": Listed,
     "repositories": Repository,
+    "uncounted": Uncounted,
 }
-_LATER = ("repositories",)  # parts that are left out where there is nothing to say
+_LATER = ("repositories", "uncounted")  # parts that are left out where there is nothing to say
 
 
 def to_json(report: Report) -> str:

@@ -126,6 +126,10 @@ def to_markdown(report: Report) -> str:
                 ),
             )
         )
+    if judgement.uncounted:
+        blocks.append(f"### Evidence that is not counted: {len(judgement.uncounted)}")
+        places = ((cell(x.server), cell(x.place), cell(x.why)) for x in judgement.uncounted)
+        blocks.append(_table(("server", "where", "why"), places))
     if judgement.excused:
         blocks.append(f"### Excused in writing: {amount(len(judgement.excused), 'entry')}")
         blocks.append(

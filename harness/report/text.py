@@ -26,6 +26,7 @@ from harness.model.finding import (
     NotJudged,
     Ran,
     Report,
+    Uncounted,
     Verdict,
 )
 from harness.report.ansi import Paint
@@ -89,6 +90,7 @@ def to_text(report: Report, *, color: bool = False, width: int = 100) -> str:
         *_findings(judgement.findings, paint, width),
         *_errors(judgement.errors, paint, width),
         _not_judged(judgement.not_judged, paint, width),
+        _uncounted(judgement.uncounted, paint, width),
         _excused(judgement.excused, paint, width),
         _lowered(judgement.lowered, paint, width),
     ]
@@ -343,6 +345,8 @@ def _basis(cell: Coverage | None, runs: Sequence[Ran], cases: Sequence[CaseResul
         protocols = sorted({run.protocol for run in of_era if run.protocol})
         ends = [run.profile if run.outcome == "finished" else f"{run.profile}: {run.outcome}" for run in of_era]
         yield visible(" ".join((era, *protocols, f"({', '.join(ends)})")))
+    if any(run.transport == "http" for run in runs):
+        yield "over HTTP"
     if runtime := ", ".join(sorted({run.runtime for run in runs if run.runtime})):
         versions = {f"{label} {version}".strip() for run in runs for label, version in run.versions.items() if version}
         yield visible(", ".join((runtime, *sorted(versions))))
@@ -412,6 +416,13 @@ def _not_judged(items: Sequence[NotJudged], paint: Paint, width: int) -> list[st
         return f"? {visible(check)}{f': {about}' if about else ''}{many}", why + (" (your selection)" if own else "")
 
     return _listed("Not judged", list(groups.items()), shown, paint, width, count=str(len(items)))
+
+
+def _uncounted(items: Sequence[Uncounted], paint: Paint, width: int) -> list[str]:
+    def shown(item: Uncounted) -> tuple[str, str]:
+        return f"{visible(item.server)}: {visible(item.place)}", item.why
+
+    return _listed("Evidence that is not counted", items, shown, paint, width)
 
 
 def _excused(items: Sequence[Excused], paint: Paint, width: int) -> list[str]:

@@ -154,3 +154,47 @@ def test_commands_are_selected_by_their_ids(project):
     done = project.run("integration", "-k", "good/true")
     assert [item["command"] for item in done.report["commands"]] == ["true"]
     assert "exercised/missing" not in {item["check"] for item in done.report["findings"]}
+
+
+def test_evidence_from_elsewhere_counts_where_server_and_build_agree(project):
+    given = """
+import json, os
+from client import Client
+client = Client(json.loads(os.environ["ROLLCALL_SERVER_COMMAND_JSON"]))
+client.call("echo", text="x")
+raise SystemExit(client.close())
+"""
+    with_tests(project, ["python3", "tests/given.py"], tests__given=given)
+    path = project.root / "harness.toml"
+    with_command = path.read_text()
+    elsewhere = project.run("run", "--evidence", "elsewhere")
+    assert elsewhere.code == 0, elsewhere.stderr
+    path.write_text(with_command.replace('commands = [["python3", "tests/given.py"]]\n', ""))
+    here = project.run("integration")
+    assert fates(here.report)["echo"] == "missing"
+    assert "uncounted" not in here.report
+    both = project.run("judge", "--also", "elsewhere")
+    assert fates(both.report)["echo"] == "succeeded", both.stdout
+    assert "uncounted" not in both.report
+    for file in (project.root / "elsewhere").rglob("run.json"):
+        file.write_text(file.read_text().replace('"build": "', '"build": "other'))
+    other = project.run("judge", "--also", "elsewhere")
+    assert fates(other.report)["echo"] == "missing"
+    (left,) = other.report["uncounted"]
+    assert left["server"] == "good"
+    assert "it is of the build other" in left["why"]
+    assert "Evidence that is not counted: 1" in other.stdout
+    assert project.run("judge", "--also", "nowhere").code == 2
+
+
+def test_a_recording_without_a_plan_is_listed_and_changes_nothing(project):
+    with_tests(project)
+    path = project.root / "harness.toml"
+    path.write_text(path.read_text().replace("commands = []\n", ""))
+    first = project.run("integration")
+    project.run("proxy", "--", "true")
+    second = project.run("judge")
+    assert (second.code, second.report["verdict"]) == (first.code, first.report["verdict"])
+    (left,) = second.report["uncounted"]
+    assert (left["server"], left["place"]) == ("good", "good/recorded")
+    assert left["why"].startswith("1 recording without a plan")

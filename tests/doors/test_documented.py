@@ -13,8 +13,8 @@ PAGES = [path for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")) i
 SESSION = re.compile(r"nox -s (\S+)(?: --)?(.*)")
 # sessions of this checkout, which .ci/run runs
 OURS = {"tests", "lint", "types", "bench"}
-# `try` stands a backend up and has tests of its own, as have the reader's servers; `wiki` is the reader's
-ELSEWHERE = re.compile(r"backends (?:try|show wiki)|reap|tools check(?:$| --? | https:)")
+# `try` stands a backend up and has tests of its own, as have passes and the reader's servers; `wiki` is the reader's
+ELSEWHERE = re.compile(r"backends (?:try|show wiki)|reap|rollout(?! plan)|tools check(?:$| --? | https:)")
 LIST = '{"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]}'
 
 
@@ -58,6 +58,7 @@ def test_a_command_that_is_shown_runs(recorded, project, words):
     (project.root / "lists").mkdir(exist_ok=True)
     for name in ("tools.json", "other.json", "lists/one.json"):
         (project.root / name).write_text(LIST, encoding="utf-8")
+    project.write({"rollout.toml": 'schema = 1\n[[repository]]\npath = "."\n'})
     named = "good" if "--server" in words else "redis"
     done = project.run(*(named if word == "NAME" else word for word in words))
     if "docker" in words:  # the server has no backend, so there is nothing to be had from an engine

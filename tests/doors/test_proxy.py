@@ -199,6 +199,20 @@ def test_the_end_of_stderr_is_kept_and_secrets_are_masked(tmp_path):
         assert b"s3cret" not in path.read_bytes()
 
 
+def ends(pid):
+    """Nothing happens once a process is over, be it a zombie that nobody has asked for."""
+    until = time.monotonic() + GUARD_S
+    while True:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state in "ZX":
+            return
+        assert time.monotonic() < until, "the server lives on"
+        time.sleep(0.01)
+
+
 WAITS = """
 import os, signal, sys, time
 def told(number, _): os.write(1, f"{signal.Signals(number).name}\\n".encode())
@@ -244,11 +258,7 @@ def test_the_server_dies_with_a_proxy_that_is_killed_and_what_was_recorded_stays
             time.sleep(0.01)
         child.kill()
     _, transcript = recorded(tmp_path)
-    pid = int(server.read_text())
-    until = time.monotonic() + GUARD_S
-    while os.path.exists(f"/proc/{pid}") and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]:
-        assert time.monotonic() < until, "the server lives on"
-        time.sleep(0.01)
+    ends(int(server.read_text()))
     assert not transcript.complete
     assert [event.label for event in transcript.events if isinstance(event, Sent)] == ["ping"]
     assert any(isinstance(event, Received) and event.body.text == "up" for event in transcript.events)
@@ -280,6 +290,17 @@ def test_the_client_sees_at_once_that_a_server_has_closed_its_stdout_and_lives(t
         assert child.wait(GUARD_S) == 0
 
 
+def test_a_server_of_which_nothing_can_be_recorded_dies_with_its_proxy_too(tmp_path):
+    (tmp_path / "file").write_text("")
+    code = "import os, time; os.write(1, f'{os.getpid()}\\n'.encode()); time.sleep(600)"
+    command = through(tmp_path / "file", [sys.executable, "-c", code])
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with child:
+        pid = int(child.stdout.readline())
+        child.kill()
+    ends(pid)
+
+
 def test_where_nothing_can_be_recorded_everything_passes_all_the_same(tmp_path):
     (tmp_path / "file").write_text("")
     done = talk(through(tmp_path / "file", ["cat"]), "as it was\n")
@@ -290,7 +311,7 @@ def test_where_nothing_can_be_recorded_everything_passes_all_the_same(tmp_path):
 def test_a_recording_lies_beside_the_nearest_harness_toml(tmp_path):
     (tmp_path / "harness.toml").write_text('schema = 1\n[server]\nname = "My Server"\n')
     (tmp_path / "sub").mkdir()
-    assert talk([*PROXY, "--", "cat"], "x\n", cwd=tmp_path / "sub").returncode == 0
+    assert talk([*PROXY, "cat"], "x\n", cwd=tmp_path / "sub").returncode == 0
     found, _ = recorded(tmp_path / ".rollcall" / "evidence")
     assert found.record.key.server == "My Server"
     assert (tmp_path / ".rollcall" / ".gitignore").read_text() == "*\n"
@@ -301,7 +322,7 @@ def test_a_recording_lies_beside_the_nearest_harness_toml(tmp_path):
     [
         ([], "there is no command to start"),
         (["--"], "there is no command behind --"),
-        (["cat"], "unrecognized argument: cat; the server's command stands behind --"),
+        (["--evidnce", "x"], "unrecognized argument: --evidnce; the server's command stands behind --"),
         (["--evidence"], "--evidence takes a value"),
         (["--session=/nowhere/at.all"], "cannot be read"),
     ],

@@ -156,6 +156,7 @@ def play(tmp_path, scope):
         client=False,
         commands=(),
         elsewhere=(),
+        url="",
     ):
         profile = profile or ProfileSpec(name="plain", elicit=elicit)
         project = ProjectSpec(
@@ -167,6 +168,8 @@ def play(tmp_path, scope):
                 env=env or {},
                 start_timeout_s=start_timeout_s,
                 call_timeout_s=call_timeout_s,
+                transport="http" if url else "stdio",
+                url=url,
             ),
             profiles=(profile,),
         )

@@ -1,5 +1,9 @@
-"""A good server made with the official SDK, for proof that our frames are those of the specification."""
+"""A good server made with the official SDK, for proof that our frames are those of the specification.
 
+`sdk_server.py` speaks over stdio, `sdk_server.py PORT [json] [stateless]` over HTTP.
+"""
+
+import sys
 from typing import Annotated
 
 from mcp.server.mcpserver import Elicit, MCPServer, Resolve
@@ -36,4 +40,8 @@ def greet(who: str) -> str:
     return f"Hello {who}"
 
 
-app.run()
+if len(sys.argv) > 1:
+    how = {"json_response": "json" in sys.argv, "stateless_http": "stateless" in sys.argv}
+    app.run("streamable-http", port=int(sys.argv[1]), **how)
+else:
+    app.run()

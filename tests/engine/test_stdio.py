@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engine.mask import Masker
+from harness.engine.pipe import PipeClosed
 from harness.engine.record import Recorder
-from harness.engine.stdio import STILL_S, LineSplitter, PipeClosed, open_stdio
+from harness.engine.stdio import STILL_S, LineSplitter, open_stdio
 from harness.model.transcript import parse_lines
 
 

@@ -389,6 +389,22 @@ def test_a_schema_in_other_words_is_no_change(schema, key):
     assert classes(respelled(schema), schema, key) == []
 
 
+TITLED = {"type": "string", "title": "T"}
+
+
+@pytest.mark.parametrize("wrap", [
+    lambda inner: {"type": "array", "items": inner},
+    lambda inner: {"type": "object", "properties": {"x": inner}},
+    lambda inner: {"allOf": [{"type": "array", "items": part} for part in (STRING, {"anyOf": [inner, inner]})]},
+])  # fmt: skip
+def test_alternatives_that_differ_in_words_alone_may_change_places(wrap):
+    def schema(*inner):
+        return {"type": "object", "properties": {"a": {"anyOf": [wrap(item) for item in inner]}}}
+
+    assert classes(schema(STRING, TITLED), schema(TITLED, STRING)) == []
+    assert classes(schema(STRING, TITLED), schema(STRING, {**TITLED, "title": "U"})) == ["routing"]
+
+
 @often
 @given(ROOTS, SCHEMAS, WHERE)
 def test_an_additive_change_is_never_breaking(schema, extra, key):

@@ -313,11 +313,13 @@ def drive(
     arguments=(),
     checks=(),
     contract=None,
-    call_s=1.0,
-    start_s=3.0,
+    url="",
+    call_s=None,
+    start_s=None,
+    closer=True,
     **settings,
 ):
-    """The judgement of one real run of a fixture server."""
+    """The judgement of one real run of a fixture server, over HTTP where there is a URL."""
     profile = profile or ProfileSpec(name="plain")
     key = RunKey(server=name, backend="none", era=era, profile=profile.name)
     names = tuple(f"{suite}/{item.id}" for suite, item in cases)
@@ -330,14 +332,16 @@ def drive(
         cases=tuple(cases),
         selected=names,
         fingerprint="f",
-        client=True,
+        client=closer,
     )
     server = ServerSpec(
         name=name,
         command=(sys.executable, str(SERVERS / f"{name}.py"), *arguments),
         eras=(era,),
-        call_timeout_s=call_s,
-        start_timeout_s=start_s,
+        call_timeout_s=call_s or (10.0 if url else 1.0),
+        start_timeout_s=start_s or (20.0 if url else 3.0),
+        transport="http" if url else "stdio",
+        url=url,
     )
     place = Place(file="harness.toml")
     lowered = tuple(LoweredSpec(family=family, to=to, place=place) for family, to in checks)
@@ -363,7 +367,7 @@ def drive(
                 masker=Masker(),
                 evidence=folder / "evidence",
                 progress=Silent(),
-                probe=plan.is_first(key),
+                probe=closer and plan.is_first(key),
                 states=plan.is_first(key, of_profile=True),
             )
 
@@ -395,6 +399,7 @@ def test_every_fixture_server_is_driven():
     known = {path.stem for path in SERVERS.glob("*.py")} - {
         "raw",
         "open_inputs",
+        "over_http",
         "untrue_hints",
         "sdk_asks",
         "reads_env",
@@ -795,3 +800,107 @@ def test_what_is_cut_says_where_all_of_it_is(t, tmp_path):
     assert said
     assert (tmp_path / "evidence" / said[1]).read_bytes().count(b"x") >= 400_000
     assert str(tmp_path) not in str(found)
+
+
+# --- over HTTP ---------------------------------------------------------------------------------
+
+URL = "http://127.0.0.1:${port}/mcp"
+AGAIN = case("again", step("echo", {"text": "b"}, text_equals="b"))
+TALK = case("talk", step("talk", text_equals="done"))
+CLOSE = case("close", step("close", text_equals="resumed"))
+HANG = case("hang", step("hang", timeout_s=0.3))
+
+# twists -> cases, the ids of all findings but those of tools that were not called
+OVER_HTTP = {
+    "": ([ECHO, AGAIN, TALK, CLOSE], []),
+    "stateless": ([ECHO], []),
+    "no-delete": ([ECHO], []),
+    "no-stream": ([ECHO], []),
+    "slow-to-listen": ([ECHO], []),
+    "html": ([ECHO], ["http/content-type"]),
+    "text-plain": ([ECHO], ["http/content-type"]),
+    "no-type": ([ECHO], ["http/content-type"]),
+    "not-json": ([ANY], ["http/not-json"]),
+    "empty": ([ANY], ["http/status"]),
+    "error-status": ([ANY], ["http/status"]),
+    "result-500": ([ECHO], ["http/status"]),
+    "wrong-id": ([ANY], ["wire/unknown-id"]),
+    "twice": ([ECHO], ["wire/duplicate-reply"]),
+    "no-answer": ([ANY], ["http/no-answer"]),
+    "mid-event": ([ANY], ["http/no-answer"]),
+    "no-resume": ([CLOSE], ["http/no-answer"]),
+    "breaks-off": ([ANY], ["http/broken"]),
+    "wrong-stream": ([ECHO], ["http/wrong-stream"]),
+    "endless": ([ANY], ["wire/line-too-long"]),
+    "buffered": ([TALK], ["http/buffered"]),
+    "redirect": ([ECHO], ["http/redirect"]),
+    "redirect-away": ([ECHO], ["http/redirect"]),
+    "get": ([ECHO], ["http/get"]),
+    "notification": ([ECHO], ["http/notification"]),
+    "notification-204": ([ECHO], ["http/notification"]),
+    "session-id": ([ECHO], ["http/session-id"]),
+    "unknown-session": ([ECHO], ["http/unknown-session"]),
+    "drops-session": ([ECHO, AGAIN, case("third", step("echo", {"text": "c"}))], ["http/session-lost"]),
+    "version-header": ([ECHO], ["http/version-header"]),
+    "foreign-origin": ([ECHO], ["http/foreign-origin"]),
+    "foreign-host": ([ECHO], ["http/foreign-host"]),
+    "bind-all": ([ECHO], ["http/bind-all"]),
+    "auth": ([ECHO], []),
+    "auth-bare": ([ECHO], ["http/challenge"]),
+    "well-known": ([ECHO], ["http/well-known"]),
+    "legacy": ([ECHO], []),
+    "never-listens": ([ECHO], []),
+    "other-port": ([ECHO], []),
+    "dies-at-start": ([ECHO], []),
+    "dies-in-mid-stream": ([ECHO, case("die", step("die")), AGAIN], ["process/crashed"]),
+    "hangs": ([ECHO, HANG, AGAIN], ["suite/timed-out"]),
+    "ignores-term": ([ECHO], ["process/late-exit"]),
+}
+MODERN_OVER_HTTP = {
+    "": ([ECHO, AGAIN, TALK, case("region", step("region", {"place": "Koeln"}))], []),
+    "modern-only get": ([ECHO], ["http/get"]),
+    "modern-only": ([ECHO], []),
+    "status": ([ECHO], ["http/status"]),
+    "version-header": ([ECHO], ["http/version-header"]),
+    "foreign-origin": ([ECHO], ["http/foreign-origin"]),
+    "no-answer": ([ANY], ["http/no-answer"]),
+    "hangs": ([ECHO, HANG, AGAIN], ["suite/timed-out"]),
+}
+CODES = {
+    **dict.fromkeys(("auth", "auth-bare", "well-known", "legacy", "never-listens", "other-port", "dies-at-start"), 6),
+    **dict.fromkeys(("html", "redirect-away"), 6),
+}
+
+
+# those that the official client, or what only the probes send, has to meet
+CLOSER = (
+    *("", "stateless", "get", "unknown-session", "version-header", "foreign-origin", "foreign-host"),
+    *("modern-only", "modern-only get", "status"),
+)
+
+
+def over_http(twists, cases, folder, **more):
+    if twists in ("never-listens", "other-port"):
+        more["start_timeout_s"] = 1.0
+    more["closer"] = twists in CLOSER
+    return drive("over_http", cases, folder, arguments=("${port}", *twists.split()), url=URL, **more)
+
+
+def judged(judgement):
+    return sorted(item.check for item in judgement.findings if item.check != "exercised/missing")
+
+
+@pytest.mark.parametrize("twists", sorted(OVER_HTTP))
+def test_a_server_over_http_raises_its_own_finding_and_no_other(t, twists, tmp_path):
+    cases, expected = OVER_HTTP[twists]
+    judgement = over_http(twists, cases, tmp_path)
+    assert judged(judgement) == expected, show(judgement)
+    assert [item.code for item in judgement.errors] == ([CODES[twists]] if twists in CODES else []), show(judgement)
+
+
+@pytest.mark.parametrize("twists", sorted(MODERN_OVER_HTTP))
+def test_a_modern_server_over_http_raises_its_own_finding_and_no_other(t, twists, tmp_path):
+    cases, expected = MODERN_OVER_HTTP[twists]
+    judgement = over_http(twists, cases, tmp_path, era="modern")
+    assert judged(judgement) == expected, show(judgement)
+    assert judgement.errors == (), show(judgement)

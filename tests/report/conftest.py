@@ -21,6 +21,7 @@ from harness.model.finding import (
     Ran,
     Report,
     ToolFate,
+    Uncounted,
 )
 from harness.report.build import make_report
 
@@ -272,6 +273,7 @@ PARTS = {
         outcome=st.sampled_from(["passed", "failed", "timed-out", "not-started"]), exit=st.none() | st.integers(-9, 9),
         transcripts=COUNT, file=MAYBE, line=LINES,
     ),
+    "uncounted": st.builds(Uncounted, server=NAMES, place=NAMES, why=ANY_TEXT),
     "findings": st.builds(
         Finding, check=st.sampled_from(["exercised/missing", "suite/step-failed"]) | NAMES, server=NAMES,
         severity=st.sampled_from(["error", "warning"]), tool=MAYBE, pointer=MAYBE, file=MAYBE, line=LINES,

@@ -93,7 +93,7 @@ def test_a_server_whose_stdin_a_child_has_taken_is_told_with_the_child(command):
         start_server(command("child_takes_stdin"), era="handshake") as server,
         pytest.raises(NoAnswer, match=r"it has started, and they run: .*readline[\s\S]*share its stdin"),
     ):
-        server.call("echo", {"text": "x"}, timeout_s=1)
+        server.call("echo", {"text": "x"}, timeout_s=4)
 
 
 def test_a_flood_on_stderr_is_drained_and_kept_as_a_tail(command):

@@ -1,0 +1,81 @@
+"""How one server is started, each time: a process, and the pipe to it that its transport asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from harness.engine.answers import PLAIN
+from harness.engine.container import ContainerRun
+from harness.engine.http_pipe import open_http
+from harness.engine.pipe import Pipe
+from harness.engine.record import Recorder
+from harness.engine.stdio import open_stdio
+from harness.model.plan import ProfileSpec
+
+__all__ = ["Start"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How a server is started, and spoken to, each time.
+
+    Attributes:
+        argv: The command, with all values in it.
+        env: The whole environment of the process.
+        marker: Text in the environment of this server and its children, and of nobody else.
+        container: What the command runs in Docker, if it does.
+        url: Where it is to listen, with its port; "" where it speaks over its own pipes.
+        profile: What the client answers, without placeholders.
+    """
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    marker: str
+    container: ContainerRun | None = None
+    url: str = ""
+    profile: ProfileSpec = PLAIN
+
+    async def open(self, recorder: Recorder, server: str) -> Pipe:
+        """A server process as `spawn` starts it; where none starts, the transcript is closed, and gone if empty.
+
+        Raises:
+            ServerError: It could not be started.
+        """
+        try:
+            return await self.spawn(recorder, server)
+        except BaseException:
+            recorder.close()
+            if recorder.count == 0:
+                recorder.path.unlink()
+            raise
+
+    async def spawn(self, recorder: Recorder, server: str) -> Pipe:
+        """A server process with the pipe to it; its container, if it has one, has labels of ours.
+
+        Raises:
+            ServerError: It could not be started; the recorder stays open.
+        """
+        argv = self.argv if self.container is None else self.container.argv
+        pipe: Pipe
+        if self.url:
+            pipe = await open_http(
+                argv,
+                url=self.url,
+                cwd=self.cwd,
+                env=self.env,
+                marker=self.marker,
+                recorder=recorder,
+                server=server,
+                shared=self.container is not None,
+            )
+        else:
+            pipe = await open_stdio(
+                argv, cwd=self.cwd, env=self.env, marker=self.marker, recorder=recorder, server=server
+            )
+        if self.container is not None:
+            pipe.leftovers = partial(self.container.remove, env=self.env, cwd=self.cwd)
+        return pipe
