@@ -145,8 +145,14 @@ def session_spec(
         env: On top of what it gets in the run; placeholders are expanded.
         client: What the client declares and answers, instead of the profile's.
     Raises:
-        ConfigError: There is no such profile, or a placeholder has no value.
+        ConfigError: There is no such profile, a placeholder has no value, or the server is reached over HTTP.
     """
+    if session.transport != "stdio":
+        raise ConfigError(
+            f"{session.run.server} is reached over HTTP, and tests in code start servers over stdio only",
+            hint="say it in suites, which run over HTTP; or in a command of [suites], which finds ROLLCALL_SERVER_URL",
+            server=session.run.server,
+        )
     chosen = session.run.profile if profile is None else profile
     if chosen not in session.profiles:
         known = ", ".join(session.profiles)

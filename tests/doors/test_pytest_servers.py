@@ -163,6 +163,19 @@ def test_two(mcp_harness): pass
     assert "error" in inner.section(result).splitlines()[1], "nothing was run: that is not clean"
 
 
+def test_a_server_over_http_is_refused_with_the_way_to_go(inner):
+    toml = inner.root / "harness.toml"
+    inner.project(name="web")
+    text = toml.read_text(encoding="utf-8").replace(
+        "[server]\n", '[server]\ntransport = "http"\nurl = "http://127.0.0.1:${port}/mcp"\n'
+    )
+    toml.write_text(text.replace('good.py"]', 'good.py", "${port}"]'), encoding="utf-8")
+    result = inner.write(echo="def test_echo(mcp_harness): pass\n").run()
+    assert result.parseoutcomes()["errors"] == 1
+    result.stdout.fnmatch_lines(["*web is reached over HTTP, and tests in code start servers over stdio only*"])
+    assert "error" in inner.section(result).splitlines()[1]
+
+
 def test_async_tests_await_the_same_server_side_by_side(inner):
     inner.pytester.makeini("[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n")
     inner.project().write(
