@@ -145,14 +145,8 @@ def session_spec(
         env: On top of what it gets in the run; placeholders are expanded.
         client: What the client declares and answers, instead of the profile's.
     Raises:
-        ConfigError: There is no such profile, a placeholder has no value, or the server is reached over HTTP.
+        ConfigError: There is no such profile, or a placeholder has no value.
     """
-    if session.transport != "stdio":
-        raise ConfigError(
-            f"{session.run.server} is reached over HTTP, and tests in code start servers over stdio only",
-            hint="say it in suites, which run over HTTP; or in a command of [suites], which finds ROLLCALL_SERVER_URL",
-            server=session.run.server,
-        )
     chosen = session.run.profile if profile is None else profile
     if chosen not in session.profiles:
         known = ", ".join(session.profiles)
@@ -179,6 +173,8 @@ def session_spec(
         names=session.names,
         folders=tuple(Path(folder) for folder in session.folders),
         secrets=session.secrets,
+        url=session.url,
+        own_port=int(session.values["port"]) if session.url and "port" in session.values else None,
         call_timeout_s=session.call_timeout_s if call_timeout_s is None else call_timeout_s,
         start_timeout_s=session.start_timeout_s if start_timeout_s is None else start_timeout_s,
     )

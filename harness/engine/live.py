@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NoReturn, TypeVar
@@ -31,10 +31,12 @@ from harness.engine.environment import server_environment
 from harness.engine.evidence import EvidenceLost
 from harness.engine.guard import check_targets
 from harness.engine.mask import Masker, is_secret_name
+from harness.engine.pipe import Pipe
 from harness.engine.process import Exit
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope, open_scope
-from harness.engine.stdio import Stdio, elapsed_ms, open_stdio
+from harness.engine.start import Start, free_port
+from harness.engine.stdio import elapsed_ms
 from harness.engine.suite import CONFIRM_TOKEN
 from harness.engine.tail import describe_code
 from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Final, NotSpoken, Refused, TimedOut, WireSession
@@ -96,6 +98,7 @@ class LiveSpec:
         hook: Asked before the profile's answers.
         evidence: The folder of the transcript; None: one that goes when the server is closed.
         began: The run's beginning by `time.monotonic()`; None: now.
+        url: Where it is to listen, on `own_port`; "" where it speaks over its own pipes.
         allowed: Every (host, port) to which it may be pointed; `names` are services inside the stack.
         secrets: To be masked.
     """
@@ -116,6 +119,7 @@ class LiveSpec:
     allowed: tuple[tuple[str, int], ...] = ()
     names: tuple[str, ...] = ()
     own_port: int | None = None
+    url: str = ""
     folders: tuple[Path, ...] = ()
     reads_dotenv: bool = True
     secrets: tuple[str, ...] = ()
@@ -166,7 +170,7 @@ class LiveServer:
         afterwards: What is done once it is closed: its stack is taken down.
     """
 
-    def __init__(self, spec: LiveSpec, stdio: Stdio, session: WireSession, *, masker: Masker) -> None:
+    def __init__(self, spec: LiveSpec, stdio: Pipe, session: WireSession, *, masker: Masker) -> None:
         self.spec = spec
         self.transcript = stdio.recorder.path
         self.called: deque[Called] = deque(maxlen=KEPT)
@@ -744,8 +748,12 @@ class _Opening:
         place.mkdir(parents=True, exist_ok=True)
         home = self.folder / token_hex(4)
         home.mkdir()
-        env = _environment(spec, home)
-        container = container_run(spec.argv, scope=self.scope, server=home.name)
+        argv, url, env = spec.argv, spec.url, _environment(spec, home)
+        if url and spec.own_port is not None:  # a port for each process: two may stand at a time
+            old, new = str(spec.own_port), str(free_port())
+            argv, url = tuple(_other_port(part, old, new) for part in argv), _other_port(url, old, new)
+            env = {name: _other_port(value, old, new) for name, value in env.items()}
+        container = container_run(argv, scope=self.scope, server=home.name)
         path = place / outside_name()
         recorder = LiveRecorder(
             path,
@@ -753,16 +761,8 @@ class _Opening:
             masker=self.masker,
             began=time.monotonic() if spec.began is None else spec.began,
         )
-        opening = asyncio.ensure_future(
-            open_stdio(
-                spec.argv if container is None else container.argv,
-                cwd=spec.cwd,
-                env=env,
-                marker=f"{home}{os.sep}",
-                recorder=recorder,
-                server=spec.name,
-            )
-        )
+        start = Start(argv=argv, cwd=spec.cwd, env=env, marker=f"{home}{os.sep}", container=container, url=url)
+        opening = asyncio.ensure_future(start.spawn(recorder, spec.name))
         try:
             stdio = await to_the_end(opening)
         except BaseException:
@@ -771,12 +771,12 @@ class _Opening:
             recorder.close()
             path.unlink(missing_ok=True)
             raise
-        if container is not None:
-            stdio.leftovers = partial(container.remove, env=env, cwd=spec.cwd)
         session = WireSession(stdio, era=era, answers=spec.answers(), zero=False)
         discovering = probing and era == "modern"
         timeout_s = min(spec.start_timeout_s, DISCOVER_TIMEOUT_S) if discovering else spec.start_timeout_s
         try:
+            if not_ready := await stdio.ready(spec.start_timeout_s):
+                raise Refused(not_ready)
             await session.open(timeout_s=timeout_s)
         except (NotSpoken, TimedOut, Died, Refused) as error:
             unspoken = probing and (isinstance(error, NotSpoken) or (discovering and not isinstance(error, Refused)))
@@ -791,7 +791,7 @@ class _Opening:
         return LiveServer(spec, stdio, session, masker=self.masker)
 
     async def _error(
-        self, stdio: Stdio, session: WireSession, era: Era, error: Exception, env: Mapping[str, str]
+        self, stdio: Pipe, session: WireSession, era: Era, error: Exception, env: Mapping[str, str]
     ) -> ServerError:
         """The error for a server that gave no usable first answer, after it was stopped."""
         spec, why = self.spec, str(error)
@@ -818,6 +818,11 @@ class _Opening:
         tail = stdio.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
         log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
         return ServerError(self.masker.text(f"{message}\n{log}"), log=log, server=spec.name)
+
+
+def _other_port(text: str, old: str, new: str) -> str:
+    """A text with one port in the place of another, where it stands by itself."""
+    return re.sub(rf"(?<![0-9.]){old}(?![0-9])", new, text)
 
 
 def _environment(spec: LiveSpec, home: Path) -> dict[str, str]:

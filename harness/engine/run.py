@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from secrets import randbelow, token_hex
+from secrets import token_hex
 from typing import Any, Literal
 
 import anyio
@@ -31,7 +30,7 @@ from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
 from harness.engine.stack import Stack
-from harness.engine.start import Start
+from harness.engine.start import Start, free_port
 from harness.engine.state import MAX_VALUES, Twist, must_not_be_repeated
 from harness.engine.stdio import elapsed_ms
 from harness.engine.suite import run_cases
@@ -62,8 +61,6 @@ BROKEN_LINE = b"#this line is no JSON#"  # not the beginning of any either: a re
 BROKEN_LABEL = "probe/broken-json"
 
 NOT_THIS_ERA = (400, 404, 405, 406, 415, 501)  # how a server over HTTP may say so to the first request
-PORTS = (16_000, 32_000)  # below those that outgoing connections are given
-PORT_TRIES = 50
 
 Ended = Literal["finished", "not-spoken", "failed", "interrupted"]
 
@@ -679,7 +676,7 @@ def _values(
             server=project.server.name,
         )
     if "port" in names:
-        values["port"] = _free_port()
+        values["port"] = free_port()
     return values
 
 
@@ -694,18 +691,6 @@ def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]])
             yield from names_in([step.target, dict(step.arguments), dict(step.expect.pointer), expected])
     for command in run.commands:
         yield from names_in([*command.argv, dict(command.env)])
-
-
-def _free_port() -> int:
-    """A port that nobody holds, and that the system gives to nobody who asks for any."""
-    for _ in range(PORT_TRIES):
-        port = PORTS[0] + randbelow(PORTS[1] - PORTS[0])
-        with socket.socket() as free, suppress(OSError):
-            free.bind(("127.0.0.1", port))
-            return port
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _start(

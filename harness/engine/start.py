@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from secrets import randbelow
 
 from harness.engine.answers import PLAIN
 from harness.engine.container import ContainerRun
@@ -15,7 +18,10 @@ from harness.engine.record import Recorder
 from harness.engine.stdio import open_stdio
 from harness.model.plan import ProfileSpec
 
-__all__ = ["Start"]
+__all__ = ["Start", "free_port"]
+
+PORTS = (16_000, 32_000)  # below those that outgoing connections are given
+PORT_TRIES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +85,15 @@ class Start:
         if self.container is not None:
             pipe.leftovers = partial(self.container.remove, env=self.env, cwd=self.cwd)
         return pipe
+
+
+def free_port() -> int:
+    """A port that nobody holds, and that the system gives to nobody who asks for any."""
+    for _ in range(PORT_TRIES):
+        port = PORTS[0] + randbelow(PORTS[1] - PORTS[0])
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
