@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import anyio
@@ -248,9 +249,8 @@ async def _run(
             times.running[name] = (stages[-1], time.monotonic())
             progress.waiting(name, "run", stages[-1])
 
-    record_file = this.file_of(name, ".run.json")
-    with suppress(OSError):
-        record_file.unlink()
+    mark = token_hex(4)  # another pass may be at the same repository
+    record_file, log = this.file_of(name, f".{mark}.run.json"), this.file_of(name, f".{mark}.log")
     progress.begin(name, "run")
     ok, detail = False, ""
     ended: Ended | None = None
@@ -261,7 +261,7 @@ async def _run(
             fd_option="--progress-fd",
             cwd=this.spec.base,
             env=_environment(),
-            log=this.file_of(name, ".log"),
+            log=log,
             timeout_s=member.spec.timeout_s,
             told=told,
             killed=partial(_swept, progress, name),
@@ -271,9 +271,10 @@ async def _run(
     finally:
         seconds = time.monotonic() - began
         times.running.pop(name, None)
-        record = _learnt(this, member, blank, ended, error, stages, record_file)
+        record = _learnt(this, member, blank, ended, error, stages, file=record_file, log=tail_of(log))
         with suppress(OSError):
-            record_file.unlink()
+            record_file.unlink(missing_ok=True)
+            log.replace(this.file_of(name, ".log"))
         _keep(this, member, records, record)
         if record.state == "done":
             times.seconds[name], times.last = seconds, name
@@ -332,11 +333,12 @@ def _learnt(
     ended: Ended | None,
     error: BaseException | None,
     stages: Sequence[str],
+    *,
     file: Path,
+    log: str,
 ) -> RepositoryRecord:
     """What there is to say of a repository whose child has ended, or never was."""
     at = f" in the stage {stages[-1]!r}" if stages else ""
-    log = tail_of(this.file_of(blank.name, ".log"))
     if error is not None:
         message = error.message if isinstance(error, HarnessError) else str(error)
         hint = error.hint if isinstance(error, HarnessError) else ""
