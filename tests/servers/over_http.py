@@ -257,9 +257,7 @@ class Http:
             return self.reply(404, error(None, -32600, "Session not found"))
         if name == "die":
             self.begin()
-            self.event(
-                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "soon"}}
-            )
+            self.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             await self.writer.drain()
             print("no more", file=sys.stderr, flush=True)
             os._exit(3)
@@ -298,7 +296,7 @@ class Http:
             return await self.end()
         if is_("no-answer"):
             self.begin()
-            self.event({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+            self.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             return await self.end()
         if is_("mid-event"):
             self.begin()
@@ -327,7 +325,7 @@ class Http:
     async def talk(self, message, modern):
         """Two words on the way, then the result."""
         said = [
-            {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": f"{number} of 2"}}
+            {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": {"number": number}}}
             for number in (1, 2)
         ]
         last = result(message, text("done"), modern)
