@@ -883,7 +883,7 @@ CLOSER = (
 
 def over_http(twists, cases, folder, **more):
     if twists in ("never-listens", "other-port"):
-        more["start_s"] = 1.0
+        more["start_timeout_s"] = 1.0
     more["closer"] = twists in CLOSER
     return drive("over_http", cases, folder, arguments=("${port}", *twists.split()), url=URL, **more)
 
