@@ -11,8 +11,21 @@ __all__ = ["run"]
 
 AT_ONCE = (1, 32)
 DOORS = {"api": "ours, `harness.testing`", "api-async": "ours, `harness.testing_async`"}
-SERVERS = {"fast": "fast server", "real": "SDK server"}
-CALLS = {("fast", 1): 2000, ("fast", 32): 4000, ("real", 1): 300, ("real", 32): 600}
+HTTP = {
+    "http-api": "ours, `harness.testing`",
+    "http-api-async": "ours, `harness.testing_async`",
+    "http-bare": "bare asyncio loop",
+    "http-sdk": "Python SDK",
+}
+SERVERS = {"fast": "fast server", "real": "SDK server", "http": "over HTTP"}
+CALLS = {
+    ("fast", 1): 2000,
+    ("fast", 32): 4000,
+    ("real", 1): 300,
+    ("real", 32): 600,
+    ("http", 1): 600,
+    ("http", 32): 1200,
+}
 
 
 def run(*, rounds: int, quick: bool) -> list[Table]:
@@ -34,7 +47,8 @@ def run(*, rounds: int, quick: bool) -> list[Table]:
 def _server(server: str, title: str, *, rounds: int, quick: bool) -> list[tuple[str, ...]]:
     rates: dict[tuple[str, int], list[float]] = defaultdict(list)
     costs: dict[tuple[str, int], list[float]] = defaultdict(list)
-    names = {"wire": CLIENTS["wire"], **DOORS, **CLIENTS}
+    names = HTTP if server == "http" else {"wire": CLIENTS["wire"], **DOORS, **CLIENTS}
+    bare = "http-bare" if server == "http" else "bare"
     with drivers(server_command(server), list(names)) as clients:
         for number in range(1 if quick else 0, rounds + 1):
             for at_once in AT_ONCE:
@@ -59,7 +73,7 @@ def _server(server: str, title: str, *, rounds: int, quick: bool) -> list[tuple[
                 continue
             cells = []
             for at_once in AT_ONCE:
-                rate, base = rates[name, at_once], rates["bare", at_once]
+                rate, base = rates[name, at_once], rates[bare, at_once]
                 cells += [spread(rate), ratios(rate, base), spread(costs[name, at_once])]
             rows.append((title, label, *cells))
     return rows

@@ -178,8 +178,10 @@ async def measure(call: Call, tool: str, arguments: Mapping[str, Any], calls: in
 
 async def main(name: str, argv: list[str], *, once: bool) -> None:
     """One call and the end, or what stdin says."""
+    from bench.http_clients import HTTP_CLIENTS
+
     async with AsyncExitStack() as stack:
-        call = await stack.enter_async_context(CLIENTS[name](argv))
+        call = await stack.enter_async_context({**CLIENTS, **HTTP_CLIENTS}[name](argv))
         if once:
             await call("echo", {"text": "hello"})
             return
@@ -192,7 +194,7 @@ async def main(name: str, argv: list[str], *, once: bool) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="bench.clients")
-    parser.add_argument("name", choices=sorted(CLIENTS))
+    parser.add_argument("name")
     parser.add_argument("--once", action="store_true")
     parser.add_argument("server", nargs="+")
     options = parser.parse_args()

@@ -37,7 +37,9 @@ class Missing(Exception):
 
 
 def server_command(name: str) -> list[str]:
-    """How a server of this bench is started."""
+    """How a server of this bench is started; that over HTTP on `${port}`."""
+    if name == "http":
+        return [sys.executable, str(ROOT / "tests" / "servers" / "over_http.py"), "${port}"]
     return [sys.executable, str(HERE / "servers" / f"{name}.py")]
 
 

@@ -49,7 +49,7 @@ from harness.errors import (
 )
 from harness.model.live import Called, Ended, Notification, Prompt, Result
 from harness.model.plan import AnswerSpec, Elicit, ElicitMode, Era, Level, LogLevel, RootSpec, SampleSpec
-from harness.testing_async import begin_case, end_case
+from harness.testing_async import begin_case, broken_off, end_case
 from harness.testing_guards import WAIT_S, assert_loopback, assert_loopback_host
 from harness.testing_judge import Exempt, Source, ToolCoverage
 from harness.testing_spec import AnswersArgument, ExpectError, client_of, given, make_spec
@@ -438,7 +438,7 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lease.close(None if kind is None else "failed")
+        self._lease.close(broken_off(kind))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {testing_async.describe(self._live)}>"
@@ -452,6 +452,7 @@ def start_server(
     runtime: RuntimeChoice = "auto",
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
+    url: str = "",
     stack: Stack | None = None,
     allow: Sequence[str] = (),
     era: Era | None = None,
@@ -486,7 +487,7 @@ def start_server(
         progress=progress,
     )
     if project is not None or backend is not None:
-        if project is None or command is not None or stack is not None or cwd is not None:
+        if project is None or command is not None or stack is not None or cwd is not None or url:
             raise ConfigError("project= says command, cwd and stack, and backend= goes with it: give it or these")
 
         def start() -> Coroutine[Any, Any, LiveServer]:
@@ -512,6 +513,7 @@ def start_server(
         command,
         cwd=cwd,
         env=env,
+        url=url,
         stack=stack,
         allow=allow,
         era=era,

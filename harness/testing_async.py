@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from harness import testing_judge
 from harness.engine.answers import Question
-from harness.engine.cases import begin_case, end_case
+from harness.engine.cases import CaseHow, begin_case, end_case
 from harness.engine.live import LiveServer, LiveSpec, open_live
 from harness.errors import (
     CallError,
@@ -220,7 +220,7 @@ class Server:
     @property
     def called(self) -> tuple[Called, ...]:
         """Every call so far, and what became of it, oldest first."""
-        return tuple(self._live.called.copy())
+        return self._live.called
 
     @property
     def notifications(self) -> tuple[Notification, ...]:
@@ -291,10 +291,18 @@ class Server:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._live.close(how=None if kind is None else "failed")
+        await self._live.close(how=broken_off(kind))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {describe(self._live)}>"
+
+
+def broken_off(kind: type[BaseException] | None) -> CaseHow | None:
+    """How the present case ends with a server that is closed by an exception.
+
+    Whether its test fails by that is not known here: the exception may be what it is after.
+    """
+    return "interrupted" if kind is not None and not issubclass(kind, Exception) else None
 
 
 def describe(live: LiveServer) -> str:
@@ -337,6 +345,7 @@ def start_server(
     runtime: RuntimeChoice = "auto",
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
+    url: str = "",
     stack: Stack | None = None,
     allow: Sequence[str] = (),
     era: Era | None = None,
@@ -369,6 +378,8 @@ def start_server(
         command: The program and its arguments, or a text that is split as a shell would; no shell is run.
         cwd: Its working folder; the present one without it.
         env: Its ENTIRE environment besides the base list (PATH, a fresh HOME and TMPDIR, LANG …).
+        url: Where it listens, for a server over Streamable HTTP: "http://127.0.0.1:${port}/mcp". `${port}` in it, in
+            the command and in `env` is a port that is chosen for it; over stdio without it.
         stack: The stack that it may be pointed at; its secrets are masked.
         allow: Further addresses "127.0.0.1:port", which your test has opened, and to which it may be pointed.
         era: "handshake" or "modern"; None: whatever it speaks. The first start of a command probes that.
@@ -402,7 +413,7 @@ def start_server(
         progress=progress,
     )
     if project is not None or backend is not None:
-        if project is None or command is not None or stack is not None or cwd is not None:
+        if project is None or command is not None or stack is not None or cwd is not None or url:
             raise ConfigError("project= says command, cwd and stack, and backend= goes with it: give it or these")
 
         def start() -> Coroutine[Any, Any, LiveServer]:
@@ -428,6 +439,7 @@ def start_server(
         command,
         cwd=cwd,
         env=env,
+        url=url,
         stack=stack,
         allow=allow,
         era=era,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from harness.engine.answers import Hook
 from harness.engine.guard import is_loopback
@@ -46,6 +47,7 @@ __all__ = [
 ExpectError = bool | str | re.Pattern[str] | None
 AnswersArgument = Hook | Sequence[AnswerSpec | Mapping[str, Any]] | None
 T = TypeVar("T")
+_URL = re.compile(r"http://127\.0\.0\.1:\$\{port\}(?:/[^\s\\]*)?")
 
 
 def make_spec(
@@ -62,6 +64,7 @@ def make_spec(
     evidence: str | os.PathLike[str] | None = None,
     began: float | None = None,
     name: str = "",
+    url: str = "",
     stack: Any = None,
     profile: str | None = None,
 ) -> LiveSpec:
@@ -91,6 +94,8 @@ def make_spec(
         )
     if profile is not None:
         raise ConfigError(f"profile={profile!r} names a profile of harness.toml, and a command has none")
+    if url and not _URL.fullmatch(url):
+        raise ConfigError(f"url={url!r}: write where the server listens, such as http://127.0.0.1:${{port}}/mcp")
     argv = tuple(shlex.split(command)) if isinstance(command, str) else tuple(os.fspath(part) for part in command)
     if not argv or not argv[0]:
         raise ConfigError("start_server was given an empty command")
@@ -106,6 +111,7 @@ def make_spec(
         names=() if stack is None else stack.names,
         secrets=() if stack is None else stack.secrets,
         reads_dotenv=reads_dotenv,
+        url=url,
         call_timeout_s=CALL_TIMEOUT_S if call_timeout_s is None else call_timeout_s,
         start_timeout_s=START_TIMEOUT_S if start_timeout_s is None else start_timeout_s,
         evidence=None if evidence is None else Path(evidence).resolve(),
@@ -169,15 +175,19 @@ def session_spec(
         hook=hook,
         evidence=Path(session.evidence),
         began=session.began,
+        url=session.url,
+        own_port=_port_of(session.url),
         allowed=tuple(address_of(text) for text in session.allowed),
         names=session.names,
         folders=tuple(Path(folder) for folder in session.folders),
         secrets=session.secrets,
-        url=session.url,
-        own_port=int(session.values["port"]) if session.url and "port" in session.values else None,
         call_timeout_s=session.call_timeout_s if call_timeout_s is None else call_timeout_s,
         start_timeout_s=session.start_timeout_s if start_timeout_s is None else start_timeout_s,
     )
+
+
+def _port_of(url: str) -> int | None:
+    return urlsplit(url).port if url else None
 
 
 # --- the client -----------------------------------------------------------------------------------

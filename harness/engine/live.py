@@ -35,11 +35,11 @@ from harness.engine.pipe import Pipe
 from harness.engine.process import Exit
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope, open_scope
-from harness.engine.start import Start, free_port
+from harness.engine.start import NOT_THIS_ERA, Start, free_port
 from harness.engine.stdio import elapsed_ms
 from harness.engine.suite import CONFIRM_TOKEN
 from harness.engine.tail import describe_code
-from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Final, NotSpoken, Refused, TimedOut, WireSession
+from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Final, Lost, NotSpoken, Refused, TimedOut, WireSession
 from harness.errors import (
     CallError,
     ConfigError,
@@ -53,7 +53,7 @@ from harness.errors import (
     ServerError,
     ToolError,
 )
-from harness.model.live import Called, Ended, Notification, Prompt, Result, result_of
+from harness.model.live import Became, Called, Ended, Notification, Prompt, Result, result_of
 from harness.model.outcome import Answer, answer_of, cut, cut_json, expect_to_json, looks_like_an_error, mismatches
 from harness.model.plan import CALL_TIMEOUT_S, ERAS, START_TIMEOUT_S, Action, Elicit, Era, ExpectSpec, ProfileSpec
 from harness.model.transcript import (
@@ -69,6 +69,7 @@ from harness.model.transcript import (
 __all__ = ["KEPT", "LiveServer", "LiveSpec", "open_live", "outside_name", "to_the_end"]
 
 KEPT = 10_000  # calls that are remembered
+PORT = "${port}"
 RECENT_LINES = 5
 KEPT_NOTES = 20
 _NOTES = {  # what the session saw when a request had no answer in time
@@ -98,8 +99,8 @@ class LiveSpec:
         hook: Asked before the profile's answers.
         evidence: The folder of the transcript; None: one that goes when the server is closed.
         began: The run's beginning by `time.monotonic()`; None: now.
-        url: Where it is to listen, on `own_port`; "" where it speaks over its own pipes.
         allowed: Every (host, port) to which it may be pointed; `names` are services inside the stack.
+        url: Where it is to listen, over HTTP; `${port}` in it, in `argv` and in `env` is a port that is chosen for it.
         secrets: To be masked.
     """
 
@@ -118,8 +119,8 @@ class LiveSpec:
     began: float | None = None
     allowed: tuple[tuple[str, int], ...] = ()
     names: tuple[str, ...] = ()
-    own_port: int | None = None
     url: str = ""
+    own_port: int | None = None
     folders: tuple[Path, ...] = ()
     reads_dotenv: bool = True
     secrets: tuple[str, ...] = ()
@@ -159,27 +160,38 @@ class LiveRecorder(Recorder):
         return found
 
 
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call while it waits, and what became of it; see `Called`."""
+
+    tool: str
+    action: str
+    arguments: Mapping[str, Any]
+    case: str
+    became: Became = "open"
+    detail: str = ""
+
+
 class LiveServer:
     """A server that stands; made by `open_live`. Everything is done on the event loop that opened it.
 
     Attributes:
         transcript: The file in which everything is recorded.
-        called: The calls so far, oldest first, the last KEPT of them.
         timed_out: Whether any request had no answer in time.
         listed: Whether its tools were listed.
         afterwards: What is done once it is closed: its stack is taken down.
     """
 
-    def __init__(self, spec: LiveSpec, stdio: Pipe, session: WireSession, *, masker: Masker) -> None:
+    def __init__(self, spec: LiveSpec, pipe: Pipe, session: WireSession, *, masker: Masker) -> None:
         self.spec = spec
-        self.transcript = stdio.recorder.path
-        self.called: deque[Called] = deque(maxlen=KEPT)
+        self.transcript = pipe.recorder.path
+        self._calls: deque[_Call] = deque(maxlen=KEPT)
         self.timed_out = False
         self.listed = False
-        self._stdio = stdio
+        self._pipe = pipe
         self._session = session
-        assert isinstance(stdio.recorder, LiveRecorder)
-        self._recorder = stdio.recorder
+        assert isinstance(pipe.recorder, LiveRecorder)
+        self._recorder = pipe.recorder
         self._masker = masker
         self._resources = ExitStack()
         self._loop = asyncio.get_running_loop()
@@ -191,8 +203,8 @@ class LiveServer:
         self._over = False  # nothing more is recorded
         self._case: LiveCase | None = None
         self._recent: deque[bytes] = deque(maxlen=RECENT_LINES)
-        self._line = stdio.on_line
-        stdio.on_line = self._seen
+        self._line = pipe.on_line
+        pipe.on_line = self._seen
         self._resources.callback(on_end(self._case_ended_somewhere))
 
     def owns(self, resources: ExitStack) -> None:
@@ -224,12 +236,12 @@ class LiveServer:
     @property
     def pid(self) -> int:
         """Of its process."""
-        return self._stdio.process.pid
+        return self._pipe.process.pid
 
     @property
     def alive(self) -> bool:
         """Whether it can be asked anything."""
-        return not self._closed and not self._stdio.dead and self._stdio.exit is None
+        return not self._closed and not self._pipe.dead and self._pipe.exit is None
 
     @property
     def healthy(self) -> bool:
@@ -239,7 +251,7 @@ class LiveServer:
     @property
     def ended(self) -> Ended | None:
         """How it ended, None while it has not."""
-        found = self._stdio.exit
+        found = self._pipe.exit
         if found is None:
             return None
         return Ended(
@@ -250,13 +262,28 @@ class LiveServer:
             orphans=tuple(self._masker.text(orphan.command) for orphan in found.orphans),
         )
 
+    @property
+    def called(self) -> tuple[Called, ...]:
+        """The calls so far, oldest first, the last KEPT of them."""
+        return tuple(
+            Called(
+                tool=item.tool,
+                action=item.action,
+                arguments=item.arguments,
+                case=item.case,
+                became=item.became,
+                detail=item.detail,
+            )
+            for item in self._calls.copy()
+        )
+
     def stderr(self) -> str:
         """The tail of its stderr so far, masked."""
-        return self._stdio.stderr_tail.decode("utf-8", "backslashreplace")
+        return self._pipe.stderr_tail.decode("utf-8", "backslashreplace")
 
     def in_flight(self) -> tuple[str, ...]:
         """Labels of the requests that are open."""
-        return self._stdio.traffic()[0]
+        return self._pipe.traffic()[0]
 
     # --- calls --------------------------------------------------------------------------------------
 
@@ -286,9 +313,8 @@ class LiveServer:
         seconds = self.spec.call_timeout_s if timeout_s is None else timeout_s
         case = self._enter_case()
         ref = StepRef(suite=case.suite, case=case.case, phase="step", index=next(case.steps))
-        call = Called(tool=target, action=action, arguments=arguments, case=str(case))
-        place = len(self.called) if len(self.called) < KEPT else KEPT - 1
-        self.called.append(call)
+        call = _Call(tool=target, action=action, arguments=arguments, case=str(case))
+        self._calls.append(call)
         if not self._over:
             self._recorder.step_started(
                 ref,
@@ -304,13 +330,10 @@ class LiveServer:
         if not self.in_flight():
             self._recent.clear()
 
-        def became(what: Any, how: str, detail: str = "") -> None:
+        def became(what: Became, how: str, detail: str = "") -> None:
+            call.became, call.detail = what, detail
             if not self._over:
                 self._recorder.step_ended(ref, how, detail)
-            done = Called(tool=target, action=action, arguments=arguments, case=str(case), became=what, detail=detail)
-            with suppress(IndexError, ValueError):
-                at = place if self.called[place] is call else self.called.index(call)
-                self.called[at] = done
 
         deadline = time.monotonic() + seconds
         try:
@@ -318,6 +341,9 @@ class LiveServer:
         except TimedOut as error:
             became("timed-out", "timed-out", str(error))
             raise self._cause_of(self._no_answer(error, target, arguments, seconds, ref)) from None
+        except Lost as error:
+            became("failed", "died", str(error))
+            raise self._cause_of(self._lost(error, target, arguments, seconds)) from None
         except Died as error:
             became("died", "died", str(error))
             raise self._cause_of(await self._death(str(error), target, arguments, stood=stood)) from None
@@ -374,6 +400,8 @@ class LiveServer:
             return await self._session.request(method, params, label=method, timeout_s=seconds)
         except TimedOut as error:
             raise self._no_answer(error, method, params, seconds) from None
+        except Lost as error:
+            raise self._lost(error, method, params, seconds) from None
         except Died as error:
             raise await self._death(str(error), method, params) from None
         except ValueError as error:
@@ -397,6 +425,8 @@ class LiveServer:
             listing = await self._session.list_all(method, key, timeout_s=seconds)
         except TimedOut as error:
             raise self._no_answer(error, method, {}, seconds) from None
+        except Lost as error:
+            raise self._lost(error, method, {}, seconds) from None
         except Died as error:
             raise await self._death(str(error), method, {}) from None
         if listing.problem:
@@ -538,6 +568,16 @@ class LiveServer:
         error.in_flight = self.in_flight()
         return error
 
+    def _lost(self, seen: Lost, target: str, arguments: Mapping[str, Any] | None, seconds: float) -> CallError:
+        """The error for a request that can get no answer any more, though the server lives."""
+        self.timed_out = True
+        status = f" (status {seen.status})" if seen.status else ""
+        message = f"{target} can get no answer: {self._masker.text(str(seen))}{status}"
+        error = self._failed(NoAnswer, message + self._lines() + self._said(), target, arguments)
+        assert isinstance(error, NoAnswer)
+        error.timeout_s, error.in_flight = seconds, self.in_flight()
+        return error
+
     async def _death(
         self, why: str, target: str, arguments: Mapping[str, Any] | None, *, stood: bool = True
     ) -> CallError:
@@ -613,13 +653,13 @@ class LiveServer:
         if self._stopping is None:
             self._leave_case(how)
             self._over = True
-            self._stopping = asyncio.ensure_future(self._stdio.stop(hurry=hurry))
+            self._stopping = asyncio.ensure_future(self._pipe.stop(hurry=hurry))
         await to_the_end(self._stopping)
 
     def abandon(self) -> None:
         """The last resort, where its event loop is gone: kills it and all that it started, and removes what is ours."""
-        if os.getpid() == self._pid and self._stdio.exit is None:
-            self._stdio.process.kill_now()
+        if os.getpid() == self._pid and self._pipe.exit is None:
+            self._pipe.process.kill_now()
         self._resources.close()
 
 
@@ -697,14 +737,34 @@ async def open_live(spec: LiveSpec) -> LiveServer:
     """
     with ExitStack() as undo:
         scope = undo.enter_context(open_scope())
+        key = (spec.argv, spec.cwd, tuple(sorted(spec.env.items())))
+        spec = _with_port(spec)
         masker = Masker((*spec.secrets, *(value for name, value in spec.env.items() if is_secret_name(name))))
         folder = scope.tmp / f"server-{token_hex(8)}"
         folder.mkdir()
         _guard(spec, folder, masker)
-        server = await _Opening(spec=spec, scope=scope, folder=folder, masker=masker).run()
+        server = await _Opening(spec=spec, scope=scope, folder=folder, masker=masker, key=key).run()
         server.owns(undo.pop_all())
         _open.add(server)
         return server
+
+
+def _with_port(spec: LiveSpec) -> LiveSpec:
+    """Where it is to listen at `${port}`: on a port that nobody holds, which is told to it in that place."""
+    if PORT not in spec.url:
+        return spec
+    port = free_port()
+
+    def told(text: str) -> str:
+        return text.replace(PORT, str(port))
+
+    return replace(
+        spec,
+        argv=tuple(map(told, spec.argv)),
+        env={name: told(value) for name, value in spec.env.items()},
+        url=told(spec.url),
+        own_port=port,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -715,12 +775,13 @@ class _Opening:
     scope: Scope
     folder: Path
     masker: Masker
+    key: tuple[Any, ...]  # equal for starts of one command
 
     async def run(self) -> LiveServer:
         spec = self.spec
         if spec.era is not None:
             return await self._begin(spec.era, spec.evidence, probing=spec.tried)
-        key = (spec.argv, spec.cwd, tuple(sorted(spec.env.items())))
+        key = self.key
         known = _spoken.get(key)
         why: list[str] = []
         for era in (known,) if known is not None else ERAS:
@@ -764,44 +825,43 @@ class _Opening:
         start = Start(argv=argv, cwd=spec.cwd, env=env, marker=f"{home}{os.sep}", container=container, url=url)
         opening = asyncio.ensure_future(start.spawn(recorder, spec.name))
         try:
-            stdio = await to_the_end(opening)
+            pipe = await to_the_end(opening)
         except BaseException:
             if not opening.cancelled() and opening.exception() is None:
                 await to_the_end(asyncio.ensure_future(opening.result().stop(hurry=True)))
             recorder.close()
             path.unlink(missing_ok=True)
             raise
-        session = WireSession(stdio, era=era, answers=spec.answers(), zero=False)
+        session = WireSession(pipe, era=era, answers=spec.answers(), zero=False)
         discovering = probing and era == "modern"
         timeout_s = min(spec.start_timeout_s, DISCOVER_TIMEOUT_S) if discovering else spec.start_timeout_s
         try:
-            if not_ready := await stdio.ready(spec.start_timeout_s):
+            if not_ready := await pipe.ready(spec.start_timeout_s):
                 raise Refused(not_ready)
             await session.open(timeout_s=timeout_s)
         except (NotSpoken, TimedOut, Died, Refused) as error:
-            unspoken = probing and (isinstance(error, NotSpoken) or (discovering and not isinstance(error, Refused)))
-            if unspoken:
-                await stdio.stop(hurry=True)
+            if probing and _is_unspoken(error, discovering=discovering):
+                await pipe.stop(hurry=True)
                 path.unlink(missing_ok=True)
                 raise NotSpoken(str(error)) from None
-            raise await self._error(stdio, session, era, error, env) from None
+            raise await self._error(pipe, session, era, error, env) from None
         except BaseException:
-            await to_the_end(asyncio.ensure_future(stdio.stop(hurry=True)))
+            await to_the_end(asyncio.ensure_future(pipe.stop(hurry=True)))
             raise
-        return LiveServer(spec, stdio, session, masker=self.masker)
+        return LiveServer(spec, pipe, session, masker=self.masker)
 
     async def _error(
-        self, stdio: Pipe, session: WireSession, era: Era, error: Exception, env: Mapping[str, str]
+        self, pipe: Pipe, session: WireSession, era: Era, error: Exception, env: Mapping[str, str]
     ) -> ServerError:
         """The error for a server that gave no usable first answer, after it was stopped."""
         spec, why = self.spec, str(error)
-        ended = stdio.process.ended.is_set()
-        code = describe_code(stdio.process.code or 0)
-        ran = f"[{elapsed_ms(stdio.process)} ms from start to {'exit' if ended else 'now'}]"
-        noise, unfinished = stdio.line_count, self.masker.bytes(stdio.unfinished)
+        ended = pipe.process.ended.is_set()
+        code = describe_code(pipe.process.code or 0)
+        ran = f"[{elapsed_ms(pipe.process)} ms from start to {'exit' if ended else 'now'}]"
+        noise, unfinished = pipe.line_count, self.masker.bytes(pipe.unfinished)
         if isinstance(error, NotSpoken):
-            stdio.recorder.add(Diagnostic, what="not-spoken", detail=why)
-        await stdio.stop(hurry=True)
+            pipe.recorder.add(Diagnostic, what="not-spoken", detail=why)
+        await pipe.stop(hurry=True)
         if ended:
             message = f"the server ended with {code} before its first answer"
         elif isinstance(error, NotSpoken):
@@ -815,7 +875,7 @@ class _Opening:
         if unfinished and not session.answered:
             message += f"; stdout ends without a newline in {cut(unfinished[-80:].decode('utf-8', 'backslashreplace'))}"
         message += f"\ncommand: {' '.join(spec.argv)}\nfolder: {spec.cwd}\nvariables: {', '.join(sorted(env))}"
-        tail = stdio.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
+        tail = pipe.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
         log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
         return ServerError(self.masker.text(f"{message}\n{log}"), log=log, server=spec.name)
 
@@ -823,6 +883,13 @@ class _Opening:
 def _other_port(text: str, old: str, new: str) -> str:
     """A text with one port in the place of another, where it stands by itself."""
     return re.sub(rf"(?<![0-9.]){old}(?![0-9])", new, text)
+
+
+def _is_unspoken(error: Exception, *, discovering: bool) -> bool:
+    """Whether the failure of a session's beginning may mean that the server does not speak the era."""
+    if isinstance(error, Lost):
+        return not error.hint and (discovering or error.status in NOT_THIS_ERA)
+    return isinstance(error, NotSpoken) or (discovering and not isinstance(error, Refused))
 
 
 def _environment(spec: LiveSpec, home: Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
 from harness.engine.stack import Stack
-from harness.engine.start import Start, free_port
+from harness.engine.start import NOT_THIS_ERA, Start, free_port
 from harness.engine.state import MAX_VALUES, Twist, must_not_be_repeated
 from harness.engine.stdio import elapsed_ms
 from harness.engine.suite import run_cases
@@ -60,7 +60,6 @@ STDERR_LINES = 20
 BROKEN_LINE = b"#this line is no JSON#"  # not the beginning of any either: a reader of streams would wait for the rest
 BROKEN_LABEL = "probe/broken-json"
 
-NOT_THIS_ERA = (400, 404, 405, 406, 415, 501)  # how a server over HTTP may say so to the first request
 
 Ended = Literal["finished", "not-spoken", "failed", "interrupted"]
 

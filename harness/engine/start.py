@@ -12,13 +12,15 @@ from secrets import randbelow
 
 from harness.engine.answers import PLAIN
 from harness.engine.container import ContainerRun
+from harness.engine.http_pipe import open_http
 from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
 from harness.engine.stdio import open_stdio
 from harness.model.plan import ProfileSpec
 
-__all__ = ["Start", "free_port"]
+__all__ = ["NOT_THIS_ERA", "Start", "free_port"]
 
+NOT_THIS_ERA = (400, 404, 405, 406, 415, 501)  # how a server over HTTP may say so to the first request
 PORTS = (16_000, 32_000)  # below those that outgoing connections are given
 PORT_TRIES = 50
 
@@ -67,8 +69,6 @@ class Start:
         argv = self.argv if self.container is None else self.container.argv
         pipe: Pipe
         if self.url:
-            from harness.engine.http_pipe import open_http
-
             pipe = await open_http(
                 argv,
                 url=self.url,

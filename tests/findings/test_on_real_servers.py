@@ -398,8 +398,10 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
 def test_every_fixture_server_is_driven():
     known = {path.stem for path in SERVERS.glob("*.py")} - {
         "raw",
+        "bytes",
         "open_inputs",
         "over_http",
+        "progresses",
         "untrue_hints",
         "sdk_asks",
         "reads_env",
@@ -881,7 +883,7 @@ CLOSER = (
 
 def over_http(twists, cases, folder, **more):
     if twists in ("never-listens", "other-port"):
-        more["start_timeout_s"] = 1.0
+        more["start_s"] = 1.0
     more["closer"] = twists in CLOSER
     return drive("over_http", cases, folder, arguments=("${port}", *twists.split()), url=URL, **more)
 

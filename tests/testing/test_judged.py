@@ -7,6 +7,7 @@ import pytest
 from harness.testing import (
     CoverageError,
     MisuseError,
+    ToolError,
     expect_clean_wire,
     expect_every_tool_declares_output_schema,
     expect_every_tool_exercised,
@@ -148,3 +149,15 @@ def test_what_was_never_listed_is_not_taken_for_covered(command, tmp_path):
         server.call("echo", {"text": "x"})
     with pytest.raises(MisuseError, match="was asked for its list of tools"):
         expect_every_tool_exercised(tmp_path)
+
+
+def test_calls_before_an_exception_that_a_test_is_after_count(command, tmp_path):
+    def calls():
+        with start_server(command("good"), era="modern", evidence=tmp_path) as server:
+            server.tools()
+            server.call("echo", {"text": "x"})
+            server.call("fail")
+
+    with pytest.raises(ToolError):
+        calls()
+    assert tool_coverage(tmp_path).succeeded == ("echo",)

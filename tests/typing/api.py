@@ -64,6 +64,7 @@ def without_await() -> None:
         pass
     start_server(project=".", backend="redis@8", answers=answer).close()
     start_server().close()
+    start_server("server --port ${port}", url="http://127.0.0.1:${port}/mcp").close()
     start_server("x", elicit="yes")  # type: ignore[arg-type]
     start_server("x", era="old")  # type: ignore[arg-type]
 
