@@ -68,7 +68,7 @@ class Start:
         argv = self.argv if self.container is None else self.container.argv
         pipe: Pipe
         if self.url:
-            from harness.engine.http_pipe import open_http
+            from harness.engine.http_pipe import open_http  # what it imports is needed over HTTP alone
 
             pipe = await open_http(
                 argv,
