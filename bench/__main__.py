@@ -44,7 +44,7 @@ def main() -> int:
         print(f"{name} …", file=sys.stderr, flush=True)
         began = time.monotonic()
         part = importlib.import_module(f"bench.{name.replace('-', '_')}")
-        more = {"cycles": options.cycles} if name in EXTRA else {}
+        more = {"cycles": options.cycles} if name.endswith("cycles") else {}
         for table in part.run(rounds=rounds, quick=options.quick, **more):
             text += "\n" + table.markdown()
             print("\n" + table.markdown(), end="", flush=True)

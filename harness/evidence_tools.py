@@ -157,6 +157,20 @@ def _facts(dialogue: Dialogue) -> dict[str, Any]:
             }
             for call in _calls(dialogue)
         ],
+        "prompts": [
+            {
+                "at": round(prompt.t, 6),
+                "method": prompt.method,
+                "call": prompt.target,
+                "mode": prompt.mode,
+                "message": prompt.message,
+                "schema": prompt.schema,
+                "answer": prompt.answer,
+                "by": prompt.by,
+                "case": None if prompt.step is None else f"{prompt.step.suite}/{prompt.step.case}",
+            }
+            for prompt in dialogue.prompts
+        ],
         "stray": _stray(dialogue),
         "stderr_bytes": stderr.size if stderr is not None else 0,
         "exit": None
@@ -172,7 +186,7 @@ def show_json(dialogues: Sequence[Dialogue]) -> str:
 
 
 def show_text(dialogues: Sequence[Dialogue], *, base: Path) -> str:
-    """All dialogues for people: a line for each request, stray bytes, the end; then how often each tool answered.
+    """All dialogues for people: a line for each request, prompt and stray line, the end; then how often tools answered.
 
     Args:
         base: What file names are relative to.
@@ -191,6 +205,12 @@ def _block(dialogue: Dialogue, base: Path) -> str:
         took = "" if call["seconds"] is None else f", {call['seconds'] * _SECONDS:.1f} ms"
         said = f": {cut(call['text'], TEXT_CHARACTERS)}" if call["text"] else ""
         lines.append(f"  {call['at']:8.3f} s  {about}{given} → {call['outcome']}{took}{said}")
+    for prompt in facts["prompts"]:
+        asked = " ".join(part for part in (prompt["method"], prompt["mode"]) if part)
+        about = f"{prompt['call'] or 'no call that is clear'} asks for {asked}"
+        said = f" {cut(prompt['message'], TEXT_CHARACTERS)}" if prompt["message"] else ""
+        given = cut_json(prompt["answer"], ARGUMENTS_CHARACTERS)
+        lines.append(f"  prompt   {prompt['at']:.3f} s  {about}{said} → {given} (by {prompt['by']})")
     for stray in facts["stray"]:
         where = f"line {stray['line']} of stdout at offset {stray['offset']}, {stray['when']}"
         lines.append(f"  stray    {where}: {stray['bytes']} ({stray['why']})")

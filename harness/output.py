@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from harness.model.finding import Report
     from harness.model.plan import Place
     from harness.model.progress import Progress
+    from harness.report.board import Board
     from harness.report.progress import ProgressLog
 
 __all__ = [
@@ -172,6 +173,21 @@ def progress_log() -> ProgressLog:
         tty=wants_status_line(os.environ, tty),
         color=wants_color(os.environ, tty),
         columns=terminal_width(),
+    )
+
+
+def progress_board(total: int) -> Board:
+    """The progress of a pass over so many repositories, on stderr."""
+    from harness.report.board import Board
+    from harness.report.progress import wants_color, wants_status_line
+
+    tty = is_tty(sys.stderr)
+    return Board(
+        sys.stderr,
+        tty=wants_status_line(os.environ, tty),
+        color=wants_color(os.environ, tty),
+        columns=terminal_width(),
+        total=total,
     )
 
 

@@ -50,6 +50,7 @@ FORWARDED = (
 SI_KERNEL = 0x80  # sent by a terminal, to the whole group
 USAGE = """\
 usage: mcp-rollcall proxy [--evidence DIR] -- COMMAND …
+       mcp-rollcall proxy [--evidence DIR] [--port-file FILE] --http URL
   see mcp-rollcall proxy --help
 """
 
@@ -79,9 +80,16 @@ def main(argv: Sequence[str]) -> int:
         except (OSError, ValueError) as error:
             _say(f"the session in {options['session']} cannot be read: {error}")
             return 2
-    elif not command:
+    elif not command and "http" not in options:
         _say(f"there is no command to start\n{USAGE}")
         return 2
+    if "http" in options:
+        from harness.proxy_http import serve
+
+        place = _Place(options, session)
+        if not place.open():
+            _say(f"nothing is recorded: {place.problem}")
+        return serve(options["http"], place, port_file=options.get("port-file", ""), say=_say)
     if session is not None and session.transport == "stdio" and not command:
         os.chdir(session.cwd)
     words = command or list(session.command if session is not None else ())
@@ -108,13 +116,15 @@ def _parsed(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                 raise _Usage("there is no command behind --")
             break
         name, equals, value = word.partition("=")
-        if name not in ("--evidence", "--session"):
+        if name not in ("--evidence", "--http", "--port-file", "--session"):
             raise _Usage(f"unrecognized argument: {word}; the server's command stands behind --")
         if not equals:
             if not words:
                 raise _Usage(f"{name} takes a value")
             value = words.pop(0)
         options[name[2:]] = value
+    if "http" in options and words:
+        raise _Usage("--http takes no command: the server stands already")
     return options, words
 
 

@@ -14,6 +14,7 @@ PROXY = """\
 examples:
   mcp-rollcall proxy -- node dist/index.js       in a client's configuration, in place of the server's own command
   mcp-rollcall proxy --evidence /tmp/recorded -- uvx some-mcp-server --stdio
+  mcp-rollcall proxy --http http://127.0.0.1:8000/mcp    for a server over Streamable HTTP that stands already
 
 Everything passes as it comes: bytes, end of input, signals, exit code, standard error. Show what was recorded with
 mcp-rollcall evidence show. Under [suites] commands the proxy is put before the server by itself.
@@ -45,12 +46,19 @@ def add_proxy_commands(
         proxy: What `proxy` does with its arguments; so for the others.
     """
     sub = _add(commands, "proxy", "record a server that any client drives, and change nothing", PROXY, proxy)
-    sub.usage = "mcp-rollcall proxy [--evidence DIR] -- COMMAND …"
+    sub.usage = (
+        "mcp-rollcall proxy [--evidence DIR] -- COMMAND …\n"
+        "       mcp-rollcall proxy [--evidence DIR] [--port-file FILE] --http URL"
+    )
     sub.add_argument(
         "--evidence",
         metavar="DIR",
         help="where it is recorded (default: .rollcall/evidence beside the nearest harness.toml, else of this folder)",
     )
+    sub.add_argument(
+        "--http", metavar="URL", help="stand before a server over HTTP, on a free port of this machine, until SIGTERM"
+    )
+    sub.add_argument("--port-file", metavar="FILE", help="where the port is written; the URL is printed on stdout")
     sub.add_argument("--session", metavar="FILE", help="the run that stands; mcp-rollcall gives it by itself")
     sub = _add(commands, "evidence show", "what was recorded: calls, arguments, durations, stray bytes", SHOW, show)
     _places(sub)

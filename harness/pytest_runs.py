@@ -35,7 +35,7 @@ from harness.failures import failure_of
 from harness.findings.judge import NotRun, judge
 from harness.integration import Options, Outcome, evidence_root, load_both_plans, report_of
 from harness.model.finding import Report
-from harness.model.plan import Plan, Run, RunKey
+from harness.model.plan import Plan, Run, RunKey, Transport
 from harness.model.progress import Progress
 from harness.model.session import SessionSpec
 from harness.model.transcript import OUTSIDE, CommandRecord, RunRecord
@@ -375,6 +375,10 @@ class Runs:
             if item.kind == "pytest"
         )
 
+    def _transport(self, run: Run) -> Transport:
+        assert self._plans is not None
+        return self._plans[1].project_of(run.key.server).server.transport
+
     def _is_begun(self, key: RunKey) -> bool:
         return key in self._recorded and self._recorded[key].begun
 
@@ -397,6 +401,7 @@ class Runs:
             client_capabilities=facts.get("client_capabilities", {}),
             outcome="failed" if fields else ended,
             errors=({name: masker.text(text) for name, text in fields.items()},) if fields else (),
+            transport=self._transport(run),
             command=recorded.command,
         )
 

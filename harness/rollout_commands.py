@@ -17,6 +17,7 @@ from harness.output import (
     ENDINGS,
     for_stderr,
     formatted,
+    progress_board,
     progress_log,
     remove_old_reports,
     say,
@@ -209,12 +210,12 @@ def _rollout(parsed: argparse.Namespace) -> int:
     times, outcome = Times(), Outcome(traceback=parsed.traceback)
     records: dict[str, RepositoryRecord] = {}
     cause = ""
-    with progress_log() as log, collecting(outcome):
+    with progress_board(len(this.selected())) as log, collecting(outcome):
         side = f"{this.jobs} side by side" + (f", bounded by {bound}" if bound else "")
         log.note("rollout", f"{len(this.selected())} of {len(this.spec.repositories)} repositories, {side}")
 
         async def work() -> None:
-            await run_pass(this, progress=log, times=times, records=records)
+            await run_pass(this, progress=log, times=times, records=records, settled=log.settled)
 
         cause = run_interruptible(work, on_interrupt=lambda what: log.note("interrupted", what)).cause
     if cause:

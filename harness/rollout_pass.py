@@ -7,11 +7,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import anyio
@@ -28,6 +29,7 @@ from harness.errors import (
     iterate_errors,
     world_error,
 )
+from harness.failures import failure_of
 from harness.integration import (
     selected_runs,
 )
@@ -66,10 +68,18 @@ class Times:
         return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-async def run_pass(this: Pass, *, progress: Progress, times: Times, records: dict[str, RepositoryRecord]) -> None:
+async def run_pass(
+    this: Pass,
+    *,
+    progress: Progress,
+    times: Times,
+    records: dict[str, RepositoryRecord],
+    settled: Callable[[str], None] = lambda _name: None,
+) -> None:
     """Checks out, reads, and runs everything that was selected.
 
     Args:
+        settled: Is told of each repository that comes to its end without being run.
         records: What is learnt goes in here, repository by repository, so that an interruption still has it.
     Raises:
         ConfigError: The selection names what is not there.
@@ -90,6 +100,7 @@ async def run_pass(this: Pass, *, progress: Progress, times: Times, records: dic
             state = "not-checked-out" if member.spec.git and member.checkout is None else "files"
             _keep(
                 this,
+                member,
                 records,
                 RepositoryRecord(
                     name=member.spec.name,
@@ -100,6 +111,7 @@ async def run_pass(this: Pass, *, progress: Progress, times: Times, records: dic
                     errors=_errors_of(member) if state == "not-checked-out" else (),
                 ),
             )
+            settled(member.spec.name)
             progress.note(member.spec.name, member.error.message.splitlines()[0])
     durations = this.durations()
     queue = sorted(
@@ -110,7 +122,15 @@ async def run_pass(this: Pass, *, progress: Progress, times: Times, records: dic
 
     async def work() -> None:
         for member in waiting:
-            await _run(this, member, records, progress=progress, times=times)
+            try:
+                await _run(this, member, records, progress=progress, times=times)
+            except Exception as error:  # whatever it is, the others go on
+                failure = failure_of(error, member.server, traceback=True)
+                told = _error(member, failure.kind, failure.message, failure.hint, failure.log)
+                _keep(
+                    this, member, records, dataclasses.replace(records[member.spec.name], state="ended", errors=(told,))
+                )
+            settled(member.spec.name)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(min(this.jobs, len(queue))):
@@ -163,7 +183,8 @@ def _error(member: Member, kind: str, message: str, hint: str = "", log: str = "
     return {"kind": kind, "server": server, "message": message, "hint": hint, "log": log}
 
 
-def _keep(this: Pass, records: dict[str, RepositoryRecord], record: RepositoryRecord) -> None:
+def _keep(this: Pass, member: Member, records: dict[str, RepositoryRecord], record: RepositoryRecord) -> None:
+    record = _anywhere(this, member, record)
     records[record.name] = record
     try:
         this.keep(record)
@@ -172,6 +193,21 @@ def _keep(this: Pass, records: dict[str, RepositoryRecord], record: RepositoryRe
         records[record.name] = dataclasses.replace(
             record, errors=(*record.errors, {**failure, "hint": error.hint, "log": ""})
         )
+
+
+def _anywhere(this: Pass, member: Member, record: RepositoryRecord) -> RepositoryRecord:
+    """The record without the folders of this machine: it may be judged on another."""
+    folders = {str(this.spec.base): "."}
+    if member.checkout is not None:
+        folders = {str(member.root): member.spec.name, **folders}  # the longer one first
+
+    def clean(text: str) -> str:
+        for folder, name in folders.items():
+            text = text.replace(f"{folder}{os.sep}", f"{name}{os.sep}") if folder != os.sep else text
+        return text
+
+    errors = tuple({key: clean(value) for key, value in item.items()} for item in record.errors)
+    return dataclasses.replace(record, errors=errors, notes=tuple(map(clean, record.notes)))
 
 
 async def _run(
@@ -213,9 +249,8 @@ async def _run(
             times.running[name] = (stages[-1], time.monotonic())
             progress.waiting(name, "run", stages[-1])
 
-    record_file = this.file_of(name, ".run.json")
-    with suppress(OSError):
-        record_file.unlink()
+    mark = token_hex(4)  # another pass may be at the same repository
+    record_file, log = this.file_of(name, f".{mark}.run.json"), this.file_of(name, f".{mark}.log")
     progress.begin(name, "run")
     ok, detail = False, ""
     ended: Ended | None = None
@@ -226,7 +261,7 @@ async def _run(
             fd_option="--progress-fd",
             cwd=this.spec.base,
             env=_environment(),
-            log=this.file_of(name, ".log"),
+            log=log,
             timeout_s=member.spec.timeout_s,
             told=told,
             killed=partial(_swept, progress, name),
@@ -236,10 +271,11 @@ async def _run(
     finally:
         seconds = time.monotonic() - began
         times.running.pop(name, None)
-        record = _learnt(this, member, blank, ended, error, stages, record_file)
+        record = _learnt(this, member, blank, ended, error, stages, file=record_file, log=tail_of(log))
         with suppress(OSError):
-            record_file.unlink()
-        _keep(this, records, record)
+            record_file.unlink(missing_ok=True)
+            log.replace(this.file_of(name, ".log"))
+        _keep(this, member, records, record)
         if record.state == "done":
             times.seconds[name], times.last = seconds, name
             with suppress(OSError):
@@ -297,11 +333,12 @@ def _learnt(
     ended: Ended | None,
     error: BaseException | None,
     stages: Sequence[str],
+    *,
     file: Path,
+    log: str,
 ) -> RepositoryRecord:
     """What there is to say of a repository whose child has ended, or never was."""
     at = f" in the stage {stages[-1]!r}" if stages else ""
-    log = tail_of(this.file_of(blank.name, ".log"))
     if error is not None:
         message = error.message if isinstance(error, HarnessError) else str(error)
         hint = error.hint if isinstance(error, HarnessError) else ""

@@ -61,7 +61,7 @@ class _Shares:
     """
 
     def __init__(self, this: Pass, members: Sequence[Member], central: Sequence[ExemptionSpec]) -> None:
-        self.this, self.members, self.central = this, members, central
+        self.partial = len(members) < len(this.spec.repositories)
         self.by_server: dict[str, list[ExemptionSpec]] = {}
         for entry in central:
             self.by_server.setdefault(entry.server, []).append(entry)
@@ -193,7 +193,7 @@ def _judged(
             outcome.not_run = dict(record.not_run)
             outcome.attempts = {key: this.evidence / folder for key, folder in record.attempts.items()}
             for run in selected_runs(plan):
-                if run.key not in outcome.attempts and state != "done":
+                if run.key not in outcome.attempts:  # what an earlier pass recorded is not of this one
                     outcome.not_run.setdefault(run.key, record.why or "it was not run")
         judgement = judge_evidence(this.options, plan, outcome, today=today, rerun=partial(_rerun, this, member, plan))
     was_interrupted = state in ("interrupted", "not-begun")
@@ -211,7 +211,7 @@ def _judged(
         today=today.isoformat(),
         errors=errors,
         notes=record.notes if record is not None else (),
-        partial=len(this.selected()) < len(this.spec.repositories),
+        partial=shares.partial,
         strict=this.options.strict,
         require_complete=this.options.require_complete,
         interrupted=was_interrupted,

@@ -20,6 +20,7 @@ __all__ = ["FILE", "default_name", "read_rollout"]
 
 FILE = "rollout.toml"
 
+_USER = re.compile(r"(://)[^/@\s]+@")  # no user and password in a report
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\\]+:(?![\\/]{2})")  # a URL, or host:path as ssh has it
 
 
@@ -145,7 +146,8 @@ def _build(
     git = item.get("git", "")
     ref = item.get("ref", defaults.get("ref", "")) if git else ""
     subdir = PurePosixPath(item.get("subdir", ".")).as_posix()
-    source = f"{git}@{ref}" if ref else git or item["path"]
+    shown = _USER.sub(r"\1…@", git) or item["path"]
+    source = f"{shown}@{ref}" if ref else shown
     return RepositorySpec(
         name=name,
         place=document.place(path),

@@ -17,6 +17,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
@@ -261,7 +262,7 @@ def _pytest(bin: Path | None, env: Mapping[str, str]) -> Sequence[str] | str:  #
     The interpreter of the project's venv goes first, if it has pytest: it alone has what the tests import. It needs no
     mcp-rollcall of its own where it is of our version of Python: what it lacks is then found in our own folders.
     """
-    options = ("-p", "mcp_rollcall") if find_spec("harness.pytest_plugin") is not None else ()
+    options = _options()
     found = _probe(bin / "python", env) if bin is not None else None
     if bin is not None and found is not None and found.pytest and found.rollcall:
         return [str(bin / "python"), "-m", "pytest", *options]
@@ -273,6 +274,14 @@ def _pytest(bin: Path | None, env: Mapping[str, str]) -> Sequence[str] | str:  #
         "there is no pytest: neither the interpreter of the project's venv has it, nor the one that runs mcp-rollcall; "
         'install it with the server, such as build = ["pip install -e . pytest"]'
     )
+
+
+def _options() -> tuple[str, ...]:
+    """How pytest is told of our plugin; an installation that is older than its entry point has the module alone."""
+    if find_spec("harness.pytest_plugin") is None:
+        return ()
+    known = entry_points(group="pytest11", name="mcp_rollcall")
+    return ("-p", "mcp_rollcall" if known else "harness.pytest_plugin")
 
 
 def _our_paths() -> list[str]:

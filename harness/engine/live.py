@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -808,8 +809,12 @@ class _Opening:
         place.mkdir(parents=True, exist_ok=True)
         home = self.folder / token_hex(4)
         home.mkdir()
-        env = _environment(spec, home)
-        container = container_run(spec.argv, scope=self.scope, server=home.name)
+        argv, url, env = spec.argv, spec.url, _environment(spec, home)
+        if url and spec.own_port is not None:  # a port for each process: two may stand at a time
+            old, new = str(spec.own_port), str(free_port())
+            argv, url = tuple(_other_port(part, old, new) for part in argv), _other_port(url, old, new)
+            env = {name: _other_port(value, old, new) for name, value in env.items()}
+        container = container_run(argv, scope=self.scope, server=home.name)
         path = place / outside_name()
         recorder = LiveRecorder(
             path,
@@ -817,9 +822,7 @@ class _Opening:
             masker=self.masker,
             began=time.monotonic() if spec.began is None else spec.began,
         )
-        start = Start(
-            argv=spec.argv, cwd=spec.cwd, env=env, marker=f"{home}{os.sep}", container=container, url=spec.url
-        )
+        start = Start(argv=argv, cwd=spec.cwd, env=env, marker=f"{home}{os.sep}", container=container, url=url)
         opening = asyncio.ensure_future(start.spawn(recorder, spec.name))
         try:
             pipe = await to_the_end(opening)
@@ -875,6 +878,11 @@ class _Opening:
         tail = pipe.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
         log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
         return ServerError(self.masker.text(f"{message}\n{log}"), log=log, server=spec.name)
+
+
+def _other_port(text: str, old: str, new: str) -> str:
+    """A text with one port in the place of another, where it stands by itself."""
+    return re.sub(rf"(?<![0-9.]){old}(?![0-9])", new, text)
 
 
 def _is_unspoken(error: Exception, *, discovering: bool) -> bool:

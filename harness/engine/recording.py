@@ -32,7 +32,7 @@ from harness.model.transcript import (
     Truncated,
 )
 
-__all__ = ["Labels", "record", "record_refusal"]
+__all__ = ["Labels", "record", "record_refusal", "write_run"]
 
 READ_BYTES = 1024 * 1024
 GATHER_S = 0.02  # so long more is waited for, once something came: one wake for many lines
@@ -333,32 +333,40 @@ class _Tape:
         )
 
     def _finish(self) -> None:
-        """run.json of a recording that stands alone: it has no plan, and counts for none."""
-        from harness.engine.evidence import write_atomically
-        from harness.model.plan import Era, RunKey
-        from harness.model.transcript import DONE_FILE, RUN_FILE, RunRecord, record_to_json
+        outcome = "finished" if self.ended is not None else "interrupted"
+        command = self.spawned.get("argv", ())
+        write_run(self.folder, self.server, self.labels, self.masker, command=command, outcome=outcome)
 
-        era, hello = self.labels.hello or ("handshake", {})
-        info, capabilities = hello.get("serverInfo"), hello.get("capabilities")
-        if era == "modern" and not isinstance(info, dict):
-            meta = hello.get("_meta")
-            info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
-        protocol = hello.get("protocolVersion", "2026-07-28" if era == "modern" else "")
-        spoken: Era = "modern" if era == "modern" else "handshake"
-        record = RunRecord(
-            key=RunKey(server=self.server, backend="unknown", era=spoken, profile="unknown"),
-            plan="",
-            runtime=None,
-            server_info=self.masker.json(info) if isinstance(info, dict) else {},
-            protocol=self.masker.text(protocol) if isinstance(protocol, str) else "",
-            capabilities=self.masker.json(capabilities) if isinstance(capabilities, dict) else {},
-            outcome="finished" if self.ended is not None else "interrupted",
-            command=tuple(map(self.masker.text, self.spawned.get("argv", ()))),
-        )
-        text = json.dumps(record_to_json(record), ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-        with suppress(OSError):
-            write_atomically(self.folder / RUN_FILE, text.encode("utf-8", "backslashreplace"))
-            write_atomically(self.folder / DONE_FILE, b"")
+
+def write_run(
+    folder: Path, server: str, labels: Labels, masker: Masker, *, command: Sequence[str], outcome: str
+) -> None:
+    """run.json of a recording that stands alone: it has no plan, and counts for none."""
+    from harness.engine.evidence import write_atomically
+    from harness.model.plan import Era, RunKey
+    from harness.model.transcript import DONE_FILE, RUN_FILE, RunRecord, record_to_json
+
+    era, hello = labels.hello or ("handshake", {})
+    info, capabilities = hello.get("serverInfo"), hello.get("capabilities")
+    if era == "modern" and not isinstance(info, dict):
+        meta = hello.get("_meta")
+        info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+    protocol = hello.get("protocolVersion", "2026-07-28" if era == "modern" else "")
+    spoken: Era = "modern" if era == "modern" else "handshake"
+    record = RunRecord(
+        key=RunKey(server=server, backend="unknown", era=spoken, profile="unknown"),
+        plan="",
+        runtime=None,
+        server_info=masker.json(info) if isinstance(info, dict) else {},
+        protocol=masker.text(protocol) if isinstance(protocol, str) else "",
+        capabilities=masker.json(capabilities) if isinstance(capabilities, dict) else {},
+        outcome="finished" if outcome == "finished" else "interrupted",
+        command=tuple(map(masker.text, command)),
+    )
+    text = json.dumps(record_to_json(record), ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    with suppress(OSError):
+        write_atomically(folder / RUN_FILE, text.encode("utf-8", "backslashreplace"))
+        write_atomically(folder / DONE_FILE, b"")
 
 
 def record_refusal(folder: str, name: str, session: SessionSpec, refused: Sequence[str]) -> None:

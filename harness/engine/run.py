@@ -435,6 +435,8 @@ def _session(
         build=built.fingerprint,
         evidence="",
         began=0.0,
+        transport=project.server.transport,
+        url=start.url,
         secrets=masker.secrets,
         command=start.argv if start.container is None else start.container.argv,
         cwd=str(start.cwd),

@@ -6,7 +6,11 @@ by label, so a creation that was cut off half way is found too.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
 import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -296,6 +300,23 @@ class _Images:
         tag = f"{REPOSITORY}/{spec.name}-{service.name}:{version.name}-{mark}".lower()
         if await self.engine.image_id(tag) is not None:
             return tag
+        async with _alone(tag, self._progress, self._subject):
+            if await self.engine.image_id(tag) is None:  # else another process built it meanwhile
+                await self._build_as(tag, spec, version, folder, dockerfile, args, bases)
+        if await self.engine.image_id(tag) is None:
+            raise StackError(f"the image of {folder / dockerfile} was built, and is not there")
+        return tag
+
+    async def _build_as(
+        self,
+        tag: str,
+        spec: BackendSpec,
+        version: VersionSpec,
+        folder: Path,
+        dockerfile: str,
+        args: Mapping[str, str],
+        bases: Sequence[str],
+    ) -> None:
         trouble = None if self._warned else credential_trouble()
         if trouble is not None:
             self._warned = True
@@ -322,9 +343,29 @@ class _Images:
                     seen=partial(latest.__setitem__, 0),
                 )
                 tasks.cancel_scope.cancel()
-        if await self.engine.image_id(tag) is None:
-            raise StackError(f"the image of {folder / dockerfile} was built, and is not there")
-        return tag
+
+
+@asynccontextmanager
+async def _alone(tag: str, progress: Progress, subject: str) -> AsyncIterator[None]:
+    """Of several processes that need one image, one builds it, and the others wait."""
+    folder = Path(tempfile.gettempdir()) / f"rollcall-locks-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        ours = folder.stat(follow_symlinks=False).st_uid == os.getuid() and not folder.is_symlink()
+    except OSError:
+        ours = False
+    if not ours:  # then it may be built twice, which is only slow
+        yield
+        return
+    with (folder / hashlib.sha256(tag.encode()).hexdigest()[:32]).open("a") as file:
+        while True:  # whoever holds it ends: builds are bounded, and a lock goes with its process
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                progress.waiting(subject, "image", f"another process builds {tag}")
+                await anyio.sleep(TELL_EVERY_S)
+        yield
 
 
 def _script_target(number: int, step: ProvisionSpec) -> str:

@@ -391,7 +391,11 @@ class WireSession:
 
     def _give_up(self, key: int | str, method: str, reason: str) -> None:
         """The server is told that a request is waited for no longer, in the way of its pipe and of the era."""
-        if not self._pipe.abandon(key) and method not in ("initialize", "server/discover"):
+        if method in ("initialize", "server/discover"):
+            return
+        if self._pipe.abandon(key):
+            self._recorder.add(Diagnostic, what="cancelled", detail=self._unanswered.get(key, ""), step=self._step)
+        else:
             self.notify("notifications/cancelled", {"requestId": key, "reason": reason})
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:

@@ -805,6 +805,12 @@ class _Reader:
         self.dialogue.diagnostics.append(event)
         if event.what == "cut-short":  # the end of our own line is missing: an answer to that has no id
             self.broken += 1
+        if event.what == "cancelled":
+            open_ones = [item for item in self.by_label.get(event.detail, ()) if item.reply is None]
+            for exchange in open_ones[-1:]:
+                exchange.cancelled = True
+                if exchange.given_up is None:
+                    self._give_up(exchange, event.n)
         if event.what in ("timeout", "lost"):
             for exchange in reversed(self.by_label.get(event.detail, ())):
                 if exchange.reply is None and exchange.given_up is None:

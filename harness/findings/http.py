@@ -35,7 +35,7 @@ _WORDS = {
 def see_http(view: RunView) -> Iterator[Seen]:
     """Everything that the HTTP layer of one run shows."""
     for index, dialogue in enumerate(view.dialogues):
-        if dialogue.is_http:
+        if dialogue.is_http and dialogue.transcript.driver != "proxy":  # there somebody else's client made the requests
             yield from _Look(view, index, dialogue).all()
     for index, dialogue in enumerate(view.probes, len(view.dialogues)):
         if dialogue.is_http:

@@ -394,7 +394,7 @@ def _judge_cancelled(base: dict[str, Any], exchanges: Sequence[Exchange]) -> Use
     last = exchanges[-1] if exchanges else None
     base |= {"exchange": calls[-1] if calls else last, "calls": base["calls"] - (len(exchanges) - len(calls))}
     base["target"] = calls[-1].name if calls and calls[-1].name else started.target
-    if last is None or not calls or not calls[-1].cancelled or last is calls[-1]:
+    if last is None or not calls or last is calls[-1]:  # over HTTP no frame says that it was cancelled
         if how != "answered":  # it was never cancelled
             return _unanswered({**base, "exchange": last}, dialogue, last)
         said = f"it was answered before it could be cancelled, after {started.cancel_after_s:g} s"

@@ -8,4 +8,9 @@ import struct
 __all__ = ["BEGAN", "CLIENT_CLOSED", "ENDED", "ENTRY", "FROM_CLIENT", "FROM_SERVER", "STDERR"]
 
 ENTRY = struct.Struct("<BdI")  # kind, time by `time.monotonic()`, size of what follows
-BEGAN, FROM_CLIENT, FROM_SERVER, STDERR, CLIENT_CLOSED, ENDED = range(6)
+BEGAN = 0  # JSON: pid, argv, cwd, names of the variables
+FROM_CLIENT = 1
+FROM_SERVER = 2
+STDERR = 3
+CLIENT_CLOSED = 4
+ENDED = 5  # JSON: code, ended_by

@@ -44,7 +44,7 @@ class SessionSpec:
         secrets: What is masked in everything that is written.
         command: How the server is started, all placeholders expanded; `cwd` where, `env` with which variables: all that
             it gets. A child that starts one gives it a HOME and a TMPDIR of its own.
-        url: Where the server is, for `transport` "http" where it stands already; else "".
+        url: Where the server is to listen, for `transport` "http"; else "". One of it can stand there at a time.
         values: Placeholder -> value: `backend.<role>.<output>`, `repo` and their kin.
         allowed: "host:port" of everything that a server may be pointed at; `names` are the names that go for hosts, and
             `folders` the folders in which files may lie that it is pointed at.

@@ -348,7 +348,8 @@ class Diagnostic(Event):
 
     Over HTTP also "listening" (detail: the address and port that its socket is bound to), "lost" (a request can get no
     answer any more, though the server lives; detail: its label) and "session-lost" (the server no longer knows
-    the session; detail: label of the request that was told so).
+    the session; detail: label of the request that was told so), and in the modern era "cancelled" (the stream of a
+    request was closed, which cancels it; detail: its label).
 
     In the transcript of the comparing pass also "client" (which client), "client-log" (a warning of its log),
     "client-failed" (the pass could not be made, for no fault of the server's that is known) and "client-done" (the

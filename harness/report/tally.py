@@ -87,6 +87,9 @@ def results(report: Report) -> list[Result]:
     strict = report.verdict == "findings" and all(finding.severity == "warning" for finding in judgement.findings)
     tied, untied = _tied(judgement.findings, judgement.cases)
     found: list[Result] = []
+    by_server: dict[str, list[Ran]] = {}
+    for run in judgement.ran:
+        by_server.setdefault(run.server, []).append(run)
     for case in judgement.cases:
         status = _STATES[case.status]
         group = _group((case.server, case.backend, case.era, case.profile, case.suite))
@@ -102,11 +105,13 @@ def results(report: Report) -> list[Result]:
     untied = [item for item in untied if not any(_is_of(item, command) for command in judgement.commands)]
     for (server, name), findings in _groups(untied).items():
         failed = strict or any(finding.severity == "error" for finding in findings)
-        group = _group((*_axes(server, judgement.ran), "checks"))
+        group = _group((*_axes(server, by_server.get(server, ()) if server else judgement.ran), "checks"))
         status = "failed" if failed else "passed"
         found.append(Result(group=group, name=label(name, NAME_BYTES), status=status, findings=tuple(findings)))
     for failure in judgement.errors:
-        group = _group((*_axes(failure.server, judgement.ran), "errors"))
+        group = _group(
+            (*_axes(failure.server, by_server.get(failure.server, ()) if failure.server else judgement.ran), "errors")
+        )
         first = next((line for line in failure.message.splitlines() if line.strip()), "")
         name = label(f"{failure.kind}: {first.strip()}", NAME_BYTES)
         found.append(Result(group=group, name=name, status="error", failure=failure))
@@ -123,8 +128,7 @@ def _is_of(finding: Finding, command: CommandResult) -> bool:
 
 def _axes(server: str, ran: Sequence[Ran]) -> tuple[str, str, str, str]:
     """The server, and the backends, eras and profiles of its runs."""
-    mine = [run for run in ran if not server or run.server == server]
-    parts = ({run.backend for run in mine}, {run.era for run in mine}, {run.profile for run in mine})
+    parts = ({run.backend for run in ran}, {run.era for run in ran}, {run.profile for run in ran})
     backends, eras, profiles = (",".join(sorted(part)) or "none" for part in parts)
     return server or "mcp-rollcall", backends, eras, profiles
 

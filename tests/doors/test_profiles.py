@@ -1,5 +1,7 @@
 """Profiles as a user has them: processes of their own, one union of coverage, and contradictions in the open."""
 
+import json
+
 import pytest
 
 HARNESS = """schema = 1
@@ -77,3 +79,38 @@ def test_a_run_of_some_profiles_is_judged_in_part(notes):
     done = notes.run("integration", "--profile", "read-only")
     assert (done.report["verdict"], done.code) == ("partial", 0)
     assert done.report["findings"] == []
+
+
+ASKING = """schema = 1
+[server]
+name = "asks"
+command = ["python3", "servers/asks.py"]
+eras = ["modern"]
+[profiles.asking]
+[[profiles.asking.answers]]
+tool = "confirm"
+content = { confirm = true }
+[suites]
+files = ["suite.toml"]
+[checks]
+client = "off"
+exercised = "attempted"
+"""
+CONFIRMS = """schema = 2
+id = "asks"
+[[case]]
+id = "confirms"
+step = [{ call = "confirm", expect = { prompts = ["Sure?"] } }]
+"""
+
+
+def test_what_was_asked_and_answered_is_shown_with_its_call(project):
+    project.with_servers().write({"harness.toml": ASKING, "suite.toml": CONFIRMS})
+    assert [case["status"] for case in project.run("integration").report["cases"]] == ["passed"]
+    shown = project.run("evidence", "show").stdout
+    assert "tools/call confirm asks for elicitation/create form 'Sure?' → " in shown
+    assert "(by answers[0])" in shown
+    (found,) = json.loads(project.run("evidence", "show", "--format", "json").stdout)["transcripts"]
+    (prompt,) = found["prompts"]
+    assert (prompt["case"], prompt["message"], prompt["by"]) == ("asks/confirms", "Sure?", "answers[0]")
+    assert prompt["answer"] == {"result": {"action": "accept", "content": {"confirm": True}}}

@@ -163,6 +163,37 @@ def test_two(mcp_harness): pass
     assert "error" in inner.section(result).splitlines()[1], "nothing was run: that is not clean"
 
 
+def test_a_server_over_http_is_started_on_a_port_of_its_own_each_time(inner):
+    toml = inner.root / "harness.toml"
+    inner.project("over_http", eras='["modern", "handshake"]')
+    text = toml.read_text(encoding="utf-8").replace('over_http.py"]', 'over_http.py", "${port}"]')
+    where = '[server]\ntransport = "http"\nurl = "http://127.0.0.1:${port}/mcp"\n'
+    toml.write_text(text.replace("[server]\n", where), encoding="utf-8")
+    result = inner.write(
+        http=NOTE
+        + """
+def test_two(mcp_harness, mcp_start_server):
+    note("one", mcp_harness)
+    with mcp_start_server() as other:
+        note("other", other)
+        assert other.call("echo", {"text": "there"}).text == "there"
+        assert mcp_harness.call("echo", {"text": "here"}).text == "here"
+def test_dies(mcp_harness):
+    mcp_harness.call("die")
+def test_next(mcp_harness):
+    note("next", mcp_harness)
+    assert mcp_harness.call("echo", {"text": "on"}).text == "on"
+"""
+    ).run("-k", "two or dies or next", "--mcp-gate=full")
+    result.assert_outcomes(passed=4, failed=3)
+    result.stdout.fnmatch_lines(["*ServerDied: *"])
+    found = pids(inner)
+    assert len(set(found.values())) == 3
+    assert all(map(gone, found.values()))
+    assert "1 of 7 tools exercised" in inner.section(result)
+    assert "over HTTP" in inner.section(result)
+
+
 def test_async_tests_await_the_same_server_side_by_side(inner):
     inner.pytester.makeini("[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n")
     inner.project().write(

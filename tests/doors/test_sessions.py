@@ -65,7 +65,7 @@ def test_importing_the_sessions_registers_nothing(project, nox):
 def test_the_list_reads_like_a_menu(project, nox):
     project.write({"harness.toml": harness_toml()})
     listed = nox("-l").stdout
-    for name in ("build", "integration", "run(", "judge", "exemptions", "backends", "reap", "doctor"):
+    for name in ("build", "integration", "run(", "judge", "exemptions", "backends", "rollout", "reap", "doctor"):
         line = next(line for line in listed.splitlines() if line.startswith(f"- {name}"))
         assert len(line.partition("->")[2]) > 20
 
@@ -261,3 +261,22 @@ def test_the_sessions_are_the_runs_of_the_plan():
     keys = [run.key for run in selected_runs(make_plan(loaded, selection=Selection(), runtimes={}))]
     ours = [(run.server, run.backend, run.era, run.profile) for run in planned_runs([root / "examples"])]
     assert sorted(ours) == sorted((key.server, key.backend, key.era, key.profile) for key in keys)
+
+
+def test_the_rollout_session_makes_first_what_the_list_names_and_passes_words_and_options_on(project, nox):
+    made = "from pathlib import Path\nfrom harness.sessions import register\n\n"
+    made += "def first(session):\n    Path('made').mkdir(exist_ok=True)\n\nregister(before_rollout=first)\n"
+    project.write(
+        {
+            "noxfile.py": made,
+            "harness.toml": harness_toml(),
+            "rollout.toml": 'schema = 1\n[[repository]]\npath = "made"\n[[repository]]\npath = "."\nname = "here"\n',
+        }
+    )
+    done = nox("-s", "rollout", "--", "plan", "--shards", "2", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert (project.root / "made").is_dir()
+    assert [row["only"] for row in json.loads(done.stdout)["include"]] == ["made", "here"]
+    judged = nox("-s", "rollout", "--", "judge", "--only", "made")
+    assert judged.returncode == 1
+    assert "made" in judged.stdout

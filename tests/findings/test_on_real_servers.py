@@ -314,8 +314,8 @@ def drive(
     checks=(),
     contract=None,
     url="",
-    call_s=None,
-    start_s=None,
+    call_timeout_s=None,
+    start_timeout_s=None,
     closer=True,
     **settings,
 ):
@@ -338,8 +338,8 @@ def drive(
         name=name,
         command=(sys.executable, str(SERVERS / f"{name}.py"), *arguments),
         eras=(era,),
-        call_timeout_s=call_s or (10.0 if url else 1.0),
-        start_timeout_s=start_s or (20.0 if url else 3.0),
+        call_timeout_s=call_timeout_s or (10.0 if url else 1.0),
+        start_timeout_s=start_timeout_s or (20.0 if url else 3.0),
         transport="http" if url else "stdio",
         url=url,
     )
@@ -398,8 +398,10 @@ def test_a_server_raises_its_own_finding_and_no_other(t, name, tmp_path):
 def test_every_fixture_server_is_driven():
     known = {path.stem for path in SERVERS.glob("*.py")} - {
         "raw",
+        "bytes",
         "open_inputs",
         "over_http",
+        "progresses",
         "untrue_hints",
         "sdk_asks",
         "reads_env",
@@ -443,7 +445,7 @@ def test_a_server_of_the_official_sdk_asks_in_both_eras_and_is_silent(t, era, tm
         one("work"),
     ]
     profile = ProfileSpec(name="asking", elicit="accept", log_level="info", progress=True)
-    judgement = drive("sdk_asks", cases, tmp_path, era=era, profile=profile, start_s=60.0, call_s=30.0)
+    judgement = drive("sdk_asks", cases, tmp_path, era=era, profile=profile, start_timeout_s=60.0, call_timeout_s=30.0)
     found = [(item.check, item.tool) for item in judgement.findings]
     assert found == ([] if era == "handshake" else [("exercised/refused-only", "push")]), show(judgement)
     (attempt,) = tmp_path.glob("evidence/sdk_asks/none/*/asking/*/")

@@ -198,7 +198,12 @@ class Http:
         if identity is None:
             return self.accepted()
         if method == "server/discover":
-            found = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "private"}
+            found = {
+                "supportedVersions": [MODERN],
+                "capabilities": {"tools": {}},
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }
             return self.reply(200, result(message, found, True))
         if method == "tools/list":
             more = {"tools": TOOLS, "ttlMs": 0, "cacheScope": "private"}
@@ -257,9 +262,7 @@ class Http:
             return self.reply(404, error(None, -32600, "Session not found"))
         if name == "die":
             self.begin()
-            self.event(
-                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "soon"}}
-            )
+            self.event({"jsonrpc": "2.0", "method": "notifications/said", "params": {"level": "info", "data": "soon"}})
             await self.writer.drain()
             print("no more", file=sys.stderr, flush=True)
             os._exit(3)
@@ -298,7 +301,7 @@ class Http:
             return await self.end()
         if is_("no-answer"):
             self.begin()
-            self.event({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+            self.event({"jsonrpc": "2.0", "method": "notifications/said", "params": {"level": "info", "data": "x"}})
             return await self.end()
         if is_("mid-event"):
             self.begin()
@@ -327,7 +330,7 @@ class Http:
     async def talk(self, message, modern):
         """Two words on the way, then the result."""
         said = [
-            {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": f"{number} of 2"}}
+            {"jsonrpc": "2.0", "method": "notifications/said", "params": {"level": "info", "data": f"{number} of 2"}}
             for number in (1, 2)
         ]
         last = result(message, text("done"), modern)
