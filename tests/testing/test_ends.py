@@ -49,8 +49,9 @@ def left_in(tmp_path):
 
 
 START = """
-import sys, os
+import sys, os, signal
 from harness.testing import start_server
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a test run in the background has switched off
 server = start_server(sys.argv[1:], era="handshake")
 print(server.pid, flush=True)
 """
