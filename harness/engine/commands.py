@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -22,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal
+from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 
@@ -50,6 +52,8 @@ OUTPUT_TAIL_BYTES = 64 * 1024
 GRACE_S = 5.0  # what a command has started may live on so long: a server whose client is gone ends, and is recorded
 DRAIN_S = 2.0  # for its last words, while somebody holds its output open
 PROBE_S = 30.0
+FRONT_S = 30.0  # for the proxy before a server over HTTP
+FRONT_POLL_S = 0.02
 NO_TESTS = 5  # pytest's exit code where it is left with no test
 
 Outcome = Literal["passed", "failed", "timed-out", "other-runs"]
@@ -137,6 +141,28 @@ async def _run(command: CommandSpec, bench: CommandBench, folder: Path) -> Comma
         if isinstance(found, str):
             return CommandRecord(id=command.id, outcome="not-started", output=found)
         argv = [*found, *argv]
+    if bench.session.url and command.kind == "command":
+        front = await _open_front(bench, folder)
+        if isinstance(front, str):
+            return CommandRecord(id=command.id, outcome="not-started", output=bench.masker.text(front))
+        env["ROLLCALL_SERVER_URL"] = front.url
+        try:
+            return await _watch(command, bench, folder, argv, cwd, env, before)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await front.close()
+    return await _watch(command, bench, folder, argv, cwd, env, before)
+
+
+async def _watch(
+    command: CommandSpec,
+    bench: CommandBench,
+    folder: Path,
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    before: set[str],
+) -> CommandRecord:
     try:
         process = start_process(argv, cwd=cwd, env=env, marker=f"{folder}{os.sep}", plain=True)
     except ServerError as error:
@@ -174,6 +200,50 @@ def _outcome(command: CommandSpec, code: int | None) -> Outcome:
     if command.kind == "pytest" and code == NO_TESTS:
         return "other-runs"
     return "failed" if code else "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """A recording proxy before a server over HTTP."""
+
+    url: str
+    process: ServerProcess
+    tail: _Tail
+
+    async def close(self) -> None:
+        """Ends it; what it recorded is whole then."""
+        self.process.signal(signal.SIGTERM)
+        with anyio.move_on_after(GRACE_S):
+            await self.process.ended.wait()
+        await self.process.stop(lambda: None, hurry=True)
+        await self.tail.close()
+
+
+async def _open_front(bench: CommandBench, folder: Path) -> _Front | str:
+    """The proxy, once it takes connections; or why there is none."""
+    port_file = folder / "port"
+    session, url = bench.session, urlsplit(bench.session.url)
+    argv = [*proxy_command(folder / SESSION_FILE), "--port-file", str(port_file), "--http", session.url]
+    env = {"PATH": session.env.get("PATH", ""), SESSION_VARIABLE: str(folder / SESSION_FILE)}
+    process = start_process(argv, cwd=folder, env=env, marker=f"{folder}{os.sep}front", plain=True)
+    tail = _Tail()
+    ready = False
+    try:
+        with anyio.CancelScope(shield=True):
+            await tail.connect(process)
+        with anyio.move_on_after(FRONT_S):
+            while not port_file.exists() and not process.ended.is_set():
+                await anyio.sleep(FRONT_POLL_S)
+        ready = port_file.exists()
+    finally:
+        if not ready:
+            with anyio.CancelScope(shield=True):
+                await process.stop(lambda: None, hurry=True)
+                await tail.close()
+    if not ready:
+        return f"the recording proxy did not begin: {tail.data.decode('utf-8', 'replace').strip()}"
+    port = port_file.read_text(encoding="ascii").strip()
+    return _Front(urlunsplit(url._replace(netloc=f"127.0.0.1:{port}")), process, tail)
 
 
 def _transcripts(session: SessionSpec) -> set[str]:

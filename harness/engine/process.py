@@ -115,6 +115,12 @@ class ServerProcess:
         assert self._popen.stderr is not None
         return self._popen.stdin, self._popen.stdout, self._popen.stderr
 
+    def signal(self, number: int) -> None:
+        """Sends a signal to the leader alone, if it has not ended."""
+        if not self.ended.is_set():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
     def on_end(self, listener: Callable[[], None]) -> None:
         """Calls `listener` when the leader has ended."""
         self._listeners.append(listener)

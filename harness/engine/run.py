@@ -387,7 +387,15 @@ async def _commands(
         progress=progress,
         subject=f"{run.key.server} {run.key.backend} {run.key.era} {run.key.profile}",
     )
-    await run_commands(own_era, commands, records)
+    if not start.url or not any(command.kind == "command" for command in own_era):
+        await run_commands(own_era, commands, records)
+        return
+    await bench.begin()  # a server over HTTP stands while its commands run, behind a proxy of each
+    try:
+        await run_commands(own_era, commands, records)
+    finally:
+        await bench.stop()
+    bench.recorded()
 
 
 def session_of(

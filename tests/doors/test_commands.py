@@ -198,3 +198,30 @@ def test_a_recording_without_a_plan_is_listed_and_changes_nothing(project):
     (left,) = second.report["uncounted"]
     assert (left["server"], left["place"]) == ("good", "good/recorded")
     assert left["why"].startswith("1 recording without a plan")
+
+
+def test_commands_reach_a_server_over_http_by_its_url_and_their_calls_count(project):
+    calls = """
+import json, os, urllib.request
+meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+meta["io.modelcontextprotocol/clientInfo"] = {"name": "t", "version": "1"}
+params = {"name": "echo", "arguments": {"text": "x"}, "_meta": meta}
+body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+headers |= {"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo"}
+request = urllib.request.Request(os.environ["ROLLCALL_SERVER_URL"], body, headers)
+assert b'"x"' in urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30).read()
+"""
+    with_tests(project, ["python3", "tests/calls.py"], tests__calls=calls)
+    path = project.root / "harness.toml"
+    text = path.read_text().replace(
+        '"${repo}/servers/good.py"]', '"${repo}/servers/over_http.py", "${port}", "only=echo"]'
+    )
+    text = text.replace(
+        'eras = ["handshake"]', 'eras = ["modern"]\ntransport = "http"\nurl = "http://127.0.0.1:${port}/mcp"'
+    )
+    path.write_text(text.replace('files = ["suites/*.toml"]\n', "") + 'http = "off"\n')
+    done = project.run("integration")
+    (command,) = done.report["commands"]
+    assert (command["outcome"], command["transcripts"]) == ("passed", 1), done.stdout + done.stderr
+    assert fates(done.report) == {"echo": "succeeded"}, done.stdout
