@@ -12,7 +12,6 @@ from secrets import randbelow
 
 from harness.engine.answers import PLAIN
 from harness.engine.container import ContainerRun
-from harness.engine.http_pipe import open_http
 from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
 from harness.engine.stdio import open_stdio
@@ -69,6 +68,8 @@ class Start:
         argv = self.argv if self.container is None else self.container.argv
         pipe: Pipe
         if self.url:
+            from harness.engine.http_pipe import open_http  # what it imports is needed over HTTP alone
+
             pipe = await open_http(
                 argv,
                 url=self.url,

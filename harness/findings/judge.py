@@ -27,9 +27,10 @@ from harness.findings.ledger import CellLedger, make_ledger
 from harness.findings.output_schema import judge_results
 from harness.findings.parameters import CellParameters, parameters_of, see_unused
 from harness.findings.process import see_processes
-from harness.findings.seen import Rerun, Seen, merge
+from harness.findings.seen import Rerun, Seen, merge, scrub
 from harness.findings.steps import RunView, view_run, why_unanswered
 from harness.findings.suites import judge_cases, not_run, see_suites, undecided
+from harness.findings.turns import own_words
 from harness.findings.wire import see_client_lines, see_wire, unreadable
 from harness.model.checks import OFF_BY_DEFAULT, family_of
 from harness.model.finding import (
@@ -43,8 +44,9 @@ from harness.model.finding import (
     Ran,
     place_of,
 )
+from harness.model.outcome import cut
 from harness.model.plan import Cell, CheckSettings, Plan, RunKey
-from harness.model.transcript import Evidence, RunRecord
+from harness.model.transcript import Diagnostic, Evidence, RunRecord
 
 __all__ = ["NotRun", "judge"]
 
@@ -385,8 +387,18 @@ def _errors(
         if records and silent and all(run.eras_probed for run in runs):
             eras = " nor ".join(dict.fromkeys(run.key.era for run in runs))
             message = f"{ledger.cell.server} speaks neither era of MCP that was tried: {eras}"
-            out.setdefault((ledger.cell.server, message), _server_error(ledger.cell.server, message, ""))
+            told = [(run.key.era, item.detail) for run in runs for item in _not_spoken_notes(by_key[run.key])]
+            hint = "; ".join(f"{era}: {cut(scrub(own_words(why)))}" for era, why in dict(told).items())
+            out.setdefault((ledger.cell.server, message), _server_error(ledger.cell.server, message, hint))
     yield from out.values()
+
+
+def _not_spoken_notes(found: Evidence) -> Iterator[Diagnostic]:
+    """What showed that a server does not speak the era of a run."""
+    for transcript in found.transcripts:
+        for event in transcript.events:
+            if isinstance(event, Diagnostic) and event.what == "not-spoken":
+                yield event
 
 
 def _server_error(server: str, message: str, hint: str) -> HarnessFailure:
