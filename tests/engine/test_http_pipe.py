@@ -11,9 +11,10 @@ from mcp.shared.inbound import decode_header_value
 
 from harness.engine.http_pipe import encode_header, open_http
 from harness.engine.http_record import header_lines
-from harness.engine.listeners import free_port, listeners
+from harness.engine.listeners import listeners
 from harness.engine.mask import Masker
 from harness.engine.record import Recorder
+from harness.engine.start import free_port
 from harness.errors import ServerError
 from harness.findings.judge import judge
 from harness.model.transcript import Evidence, HttpRequest, HttpResponse, Stdout
