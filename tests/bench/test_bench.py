@@ -55,6 +55,9 @@ def test_every_part_gives_all_its_rows_and_a_client_that_cannot_be_had_says_so(n
     large = {what for _, what in rows(text, "Large lines")}
     assert large == clients | {"`json.loads` alone", "`json.loads`, SHA-256, one file"}
     assert {kind for kind, _ in rows(text, "Ready")} == {"tcp", "http"}
+    proxied = rows(text, "Recording proxy")
+    assert {what for what, _ in proxied} == {*servers, "a start and its end"}
+    assert {how for _, how in proxied} == {"with", "without"}
     assert {calls for calls, _ in rows(text, "Recorded calls")} == {"100", "1 000"}
     said = rows(text, "Calls")[("fast server", "TypeScript SDK")]
     assert said[0] == "not measured: there is no node on PATH"
