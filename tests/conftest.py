@@ -29,7 +29,8 @@ def _docker_or_say_so(request):
     pytest.skip("needs Docker")
 
 
-SLOW = ("test_examples.py", "test_interrupt.py", "test_on_real_servers.py")  # files that take longest as a whole
+# files that take longest as a whole
+SLOW = ("test_examples.py", "test_interrupt.py", "test_rollout.py", "test_on_real_servers.py")
 
 
 def pytest_collection_modifyitems(items):

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from harness.errors import EXIT_CLEAN, EXIT_FINDINGS, Interrupted, NothingSelected
 from harness.model.finding import Coverage, HarnessFailure, Judgement, Ran, Report, ToolDetails, Verdict
 
-__all__ = ["MAX_EVIDENCE_DEPTH", "canonical", "make_report", "merge"]
+__all__ = ["MAX_EVIDENCE_DEPTH", "canonical", "fields_as_json", "make_report", "merge"]
 
 MAX_EVIDENCE_DEPTH = 64
 
@@ -129,8 +129,18 @@ def merge(reports: Iterable[Report]) -> Report:
 
 def canonical(item: Any) -> str:
     """A dataclass or JSON value as one text, the same for equal contents: the last resort of every sort."""
-    value = dataclasses.asdict(item) if dataclasses.is_dataclass(item) and not isinstance(item, type) else item
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(item, sort_keys=True, default=fields_as_json)
+
+
+def fields_as_json(item: Any) -> dict[str, Any]:
+    """A dataclass as JSON, for `json.dumps`: as `dataclasses.asdict`, which copies all that is in it first.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not dataclasses.is_dataclass(item):
+        raise TypeError(f"{type(item).__name__} is no JSON")
+    return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
 
 def _failure(kind: type[Interrupted | NothingSelected], server: str, message: str) -> HarnessFailure:

@@ -29,6 +29,7 @@ from harness.model.finding import (
     ToolFate,
     Uncounted,
 )
+from harness.report.build import fields_as_json
 from harness.report.tally import tally
 
 __all__ = ["SCHEMA", "from_json", "published_schema", "to_json"]
@@ -67,8 +68,8 @@ def to_json(report: Report) -> str:
     for name in _PARTS:
         if name in _LATER and not getattr(report.judgement, name):
             continue
-        out[name] = [dataclasses.asdict(item) for item in getattr(report.judgement, name)]
-    text = json.dumps(out, ensure_ascii=False, allow_nan=False, indent=2)
+        out[name] = list(getattr(report.judgement, name))
+    text = json.dumps(out, ensure_ascii=False, allow_nan=False, indent=2, default=fields_as_json)
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 

@@ -39,6 +39,6 @@ def test_actions_are_pinned_by_commit_with_the_version_beside_it():
         assert re.search(r"uses: actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
 
 
-@pytest.mark.parametrize("name", ["github-one-job.yml", "github-matrix.yml"])
+@pytest.mark.parametrize("name", ["github-one-job.yml", "github-matrix.yml", "github-rollout.yml"])
 def test_a_workflow_may_read_the_repository_and_nothing_else(name):
     assert YAML(typ="safe").load(ROOT / "docs/ci" / name)["permissions"] == {"contents": "read"}

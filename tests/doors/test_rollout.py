@@ -50,6 +50,18 @@ fail = "it fails on purpose, whatever it is given"
 ask = "nobody answers its questions in this profile"
 guarded = "nobody confirms anything in this profile"
 """
+FALSE = """\
+schema = 1
+[beta.exercised]
+echo = "nobody has ever heard anything of it, it is said"
+"""
+OWN = """\
+schema = 1
+[alpha.exercised]
+fail = "the same is said by the central file"
+[beta.exercised]
+add = "a file of one repository that speaks of another"
+"""
 NEVER_READY = """\
 schema = 1
 name = "never"
@@ -103,6 +115,7 @@ def faults(tmp_path_factory, project_in) -> tuple:
     project = project_in(tmp_path_factory.mktemp("faults"))
     repository(project, "alpha")
     repository(project, "mono/servers/beta", name="beta")
+    project.write({"mono/servers/beta/exemptions.toml": FALSE})
     committed(project, "mono")
     git(project.root / "mono", "tag", "v1")
     repository(project, "bare", name="kept")
@@ -142,9 +155,7 @@ def faults(tmp_path_factory, project_in) -> tuple:
     central = "".join(EXCUSED.format(name=name) for name in ("alpha", "beta", "kept", "unbuilt"))
     central += '[elsewhere.exercised]\ntool = "a server that no repository of the list has, perhaps"\n'
     project.write({"exemptions.toml": f"schema = 1\n{central}"})
-    project.write(
-        {"alpha/exemptions.toml": 'schema = 1\n[alpha.exercised]\nfail = "the same is said by the central file"\n'}
-    )
+    project.write({"alpha/exemptions.toml": OWN})
     done = project.run("rollout", "--jobs", "3", "--runtime", "process", timeout=GUARD_S * 2)
     return project, done
 
@@ -153,7 +164,7 @@ def test_every_repository_is_an_entry_and_what_fails_does_not_keep_the_others(fa
     _, done = faults
     assert states(done.report) == {
         "alpha": ("done", "findings"),
-        "beta": ("done", "clean"),
+        "beta": ("done", "findings"),
         "kept": ("done", "clean"),
         "nowhere": ("not-checked-out", "error"),
         "no-such-ref": ("not-checked-out", "error"),
@@ -221,7 +232,38 @@ def test_what_rests_on_absent_repositories_is_not_judged(faults):
     open_ones = {(item["server"], item["subject"]) for item in done.report["not_judged"] if item["file"]}
     assert ("elsewhere", "tool") in open_ones  # it may be the server of one that could not be had
     assert ("unbuilt", "fail") in open_ones
-    assert not [item for item in done.report["findings"] if item["check"] == "exemption/stale"]
+
+
+def test_a_repositorys_own_file_speaks_of_its_own_server_and_is_named_by_the_list(faults):
+    _, done = faults
+    stale = [item for item in done.report["findings"] if item["check"] == "exemption/stale"]
+    assert [(item["file"], item["server"], item["tool"]) for item in stale] == [
+        ("alpha/exemptions.toml", "beta", "add")
+    ]
+    false = [item for item in done.report["findings"] if item["check"] == "exemption/false"]
+    assert [(item["file"], item["tool"]) for item in false] == [("beta/servers/beta/exemptions.toml", "echo")]
+
+
+def test_exemptions_are_listed_pruned_and_proposed_over_the_list(faults):
+    project, _ = faults
+    listed = project.run("exemptions", "list", "--rollout", "--format", "json", out="none")
+    assert listed.code == 0, listed.stderr
+    assert "note: nowhere is left out" in listed.stderr
+    data = json.loads(listed.stdout)
+    assert data["counts"]["servers"]["alpha"] == 4
+    assert data["counts"]["checks"] == {"exercised": 16}
+    (fails,) = [item for item in data["same_reasons"] if item["reason"].startswith("it fails on purpose")]
+    assert fails["servers"] == ["alpha", "beta", "kept", "unbuilt"]
+    before = (project.root / "exemptions.toml").read_bytes()
+    pruned = project.run("exemptions", "prune", "--rollout", "--runtime", "process", "--dry-run", out="none")
+    assert pruned.code == 0, pruned.stderr
+    assert "of a server not named" in pruned.stderr  # elsewhere
+    assert "in a checkout" in pruned.stderr  # what is written there would be lost
+    proposed = project.run("exemptions", "propose", "--rollout", "--runtime", "process", "--dry-run", out="none")
+    assert proposed.code == 0, proposed.stderr
+    assert (project.root / "exemptions.toml").read_bytes() == before
+    wrong = project.run("exemptions", "list", "--rollout", "--project", "alpha", out="none")
+    assert wrong.code == 2
 
 
 def test_nothing_is_left_running(faults):
