@@ -91,6 +91,8 @@ def register(
             if first is not None:
                 first(session)
             command, *rest = arguments
+            if any(word.partition("=")[0] == "--rollout" for word in session.posargs):
+                rest = []  # the list names the projects
             given = [*session.posargs, *rest] if words_first else [*rest, *session.posargs]
             _run(session, install, [command, *given])
 

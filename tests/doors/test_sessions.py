@@ -154,6 +154,16 @@ def test_arguments_after_the_dashes_reach_the_command(project, nox):
     assert "--no-such-flag" in done.stderr
 
 
+def test_exemptions_over_a_list_go_through_a_noxfile_that_names_projects_by_itself(project, nox):
+    """The session hands `--project` on; the list takes its place."""
+    project.write({"one/harness.toml": harness_toml(), "one/s.toml": SUITE, "exemptions.toml": "schema = 1\n"})
+    project.write({"rollout.toml": 'schema = 1\n[[repository]]\npath = "one"\n'})
+    project.write({"noxfile.py": NOXFILE.replace("register()", 'register(projects=["other"], default=["other"])')})
+    done = nox("-s", "exemptions", "--", "list", "--rollout")
+    assert done.returncode == 0, done.stderr
+    assert "0 exemptions in 0 files" in done.stdout
+
+
 def test_nox_folds_the_exit_code_and_the_report_has_the_true_one(project, nox):
     """A server that ends before its first answer: exit 6, which nox makes 1."""
     project.write({"harness.toml": harness_toml()})
