@@ -52,7 +52,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(reuse_venv=True)
 def types(session: nox.Session) -> None:
     """mypy --strict on harness/."""
-    session.install("-e", ".", *nox.project.dependency_groups(PROJECT, "types"))
+    session.install("-e", ".[pytest]", *nox.project.dependency_groups(PROJECT, "types"))
     session.run("mypy")
 
 
