@@ -340,7 +340,7 @@ ROOTS = st.builds(
     SCHEMAS.filter(lambda schema: "#/$defs/D" not in str(schema)),  # one that is part of itself can be unknown
 )
 WHERE = st.sampled_from(["inputSchema", "outputSchema"])
-often = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+often = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def reordered(value):
