@@ -2,8 +2,14 @@
 
 import functools
 import os
+import signal
 
 import pytest
+
+# Under nohup, or as a background job, signals are ignored, by every process that a test starts too: told to end, none would.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.fixture

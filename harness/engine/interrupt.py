@@ -36,8 +36,9 @@ def run_interruptible(main: Callable[[], Awaitable[None]], *, on_interrupt: Call
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN
     ]
-    watch_parent = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    parent = int(os.environ.get("ROLLCALL_PARENT") or os.getppid())
+    named = os.environ.get("ROLLCALL_PARENT")  # nox, or a rollout: one that we do not outlive, under nohup neither
+    watch_parent = bool(named) or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    parent = int(named or os.getppid())
     cause = ""
 
     def interrupt(what: str, scope: anyio.CancelScope) -> None:

@@ -186,7 +186,13 @@ def test_a_signal_ends_it_with_nothing_left_and_the_report_written(good, start, 
 
 @pytest.mark.parametrize("victim", [signal.SIGKILL, signal.SIGTERM], ids=["kill-9", "sigterm"])
 def test_the_death_of_nox_ends_the_run_and_leaves_nothing(good, start, victim):
-    harness = start("call", through_nox=True)
+    """Also where nox runs under nohup: what ignores a hangup still does not outlive it."""
+    if victim == signal.SIGKILL:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        harness = start("call", through_nox=True)
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     pid = harness.harness_pid()
     harness.process.send_signal(victim)
     harness.process.wait(timeout=WAIT_S)
