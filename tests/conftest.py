@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-# Under nohup, or as a background job, signals are ignored, by every process that a test starts too: told to end, none would.
+# Under nohup, or in a background job, signals are ignored, by what a test starts too: told to end, none of it would.
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
