@@ -17,7 +17,7 @@ from harness.config.problems import ConfigProblems
 from harness.errors import ConfigError
 
 REASON = "needs a second account, which the store does not have"
-SLOW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def remove(text: str, *gone: str) -> str:

@@ -154,7 +154,7 @@ def paths_of(value: Any, path: Path = ()) -> set[Path]:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_key_of_a_generated_document_has_its_true_line(rnd: random.Random) -> None:
     writer = Writer(rnd)
     text = writer.document()

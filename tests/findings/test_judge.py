@@ -222,7 +222,7 @@ def test_a_hundred_transcripts_of_a_thousand_frames_are_judged(t):
             tape.done()
         return t.evidence(t.key(era=era, profile=profile), tape.stop())
 
-    base = run("handshake", "p", 490)
+    base = run("handshake", "p", 200)
     found = [t.evidence(t.key(profile=f"p{number}"), *base.transcripts, folder=str(number)) for number in range(100)]
     plan = t.plan_for(found)
     judgement = t.judged(*found, plan=plan)

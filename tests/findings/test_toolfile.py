@@ -24,7 +24,7 @@ def beyond_the_stack(text):
     return "[" * 5_000 + "]" * 5_000, f"[{text}, {'[' * 5_000 + ']' * 5_000}]"
 
 
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(JSON, st.sampled_from([None, 1, "\t"]))
 def test_what_is_too_deep_for_the_usual_parser_is_parsed_the_same(value, indent):
     _, text = beyond_the_stack(json.dumps(value, indent=indent))
@@ -33,7 +33,7 @@ def test_what_is_too_deep_for_the_usual_parser_is_parsed_the_same(value, indent)
     assert parse_json(text)[0] == value
 
 
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.text(alphabet='[]{}:,"\\ \n1-e.tfn', max_size=30))
 def test_what_is_no_json_is_told_likewise_at_any_depth(text):
     try:
@@ -45,7 +45,7 @@ def test_what_is_no_json_is_told_likewise_at_any_depth(text):
         assert parse_json(beyond_the_stack(text)[1])[0] == expected
 
 
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(TOOLS, st.sampled_from([None, 1, 4]), st.booleans())
 def test_the_line_of_every_tool_is_where_it_begins(tools, indent, bare):
     text = json.dumps(tools if bare else {"x": {"tools": [1]}, "tools": tools, "y": 1}, indent=indent)

@@ -417,7 +417,7 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.di
 LINES = st.binary(max_size=40) | VALUES.map(lambda value: json.dumps(value).encode())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(lines=st.lists(LINES, max_size=6), sent=st.lists(LINES, max_size=3), end=st.sampled_from(["lf", "none", "cut"]))
 def test_no_bytes_can_break_the_judging(t, lines, sent, end):
     """Property: whatever either side writes, there is a judgement, and the stray byte at the end is in it."""

@@ -167,7 +167,7 @@ def test_the_order_of_arrival_never_changes_the_bytes(findings):
     assert to_json(again) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_merge_is_associative_commutative_and_idempotent(any_report, data):
     a, b, c = (data.draw(any_report) for _ in range(3))

@@ -14,7 +14,7 @@ from harness.report.groups import groups_of
 SHAPE = re.compile(r"::(error|warning) (file=[^,:]*,)?(line=\d+,)?title=[^,:]*::.*")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_every_annotation_is_one_line(any_report, data):
     report = data.draw(any_report)

@@ -55,7 +55,7 @@ def test_the_keys_of_the_design_are_there(findings):
     }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_report_is_valid_encodable_and_comes_back(any_report, validator, data):
     report = data.draw(any_report)

@@ -38,7 +38,7 @@ def parsed(report):
     return root
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_report_parses_with_unique_names_and_true_counts(any_report, data):
     parsed(data.draw(any_report))
@@ -135,14 +135,14 @@ def test_two_shards_of_one_run_never_share_a_name(make, report_of):
 
 
 def test_the_file_stays_small_however_much_fails(make, report_of):
-    huge = "ä\x1b<" * 3_000_000
+    huge = "ä\x1b<" * 1_000_000
     cases = [make.case(f"case-{number}", "failed", message=f"<{number}" * 4_000) for number in range(3_000)]
     cases.append(make.case("huge", "failed", message=huge))
     findings = [make.finding(tool="get", message="x", evidence={"stderr": huge, "n": n}) for n in range(3)]
     report = report_of(ran=[make.ran()], cases=cases, findings=findings)
     assert len(to_junit(report)) < 30_000_000
     failure = parsed(report).find(".//testcase[@name='huge']/failure")
-    assert "of 12,000,000 bytes; all of it in report.json" in failure.text
+    assert "of 4,000,000 bytes; all of it in report.json" in failure.text
 
 
 def test_very_many_groups_of_findings_are_gathered_by_check(make, report_of):

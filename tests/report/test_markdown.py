@@ -59,7 +59,7 @@ def test_the_first_line_is_the_verdict(samples):
         assert to_markdown(report).startswith(f"**mcp-rollcall: {report.verdict}** — ")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_nothing_foreign_is_live_and_rows_keep_their_cells(any_report, data):
     text = to_markdown(data.draw(any_report))
@@ -114,7 +114,7 @@ def test_a_long_summary_is_cut_between_findings(make, report_of):
     without_code(fitted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(0, 3000))
 def test_any_room_is_kept_to(any_report, data, room):
     text = to_markdown(data.draw(any_report))

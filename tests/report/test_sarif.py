@@ -45,7 +45,7 @@ def test_samples_are_valid(samples, validator, name):
     validator.validate(json.loads(to_sarif(samples[name])))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_any_report_is_valid_and_encodable(any_report, validator, data):
     report = data.draw(any_report)

@@ -101,7 +101,7 @@ def test_nothing_run_is_said_in_the_first_line(report_of):
     assert "exit 3" in first
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(0, 120))
 def test_no_control_character_reaches_the_terminal(any_report, data, width):
     text = to_text(data.draw(any_report), width=width)
