@@ -22,8 +22,11 @@ from typing import Any, Self
 from harness import testing_judge
 from harness.engine.answers import Question
 from harness.engine.cases import CaseHow, begin_case, end_case
-from harness.engine.live import LiveServer, LiveSpec, open_live
+from harness.engine.live import LiveServer
+from harness.engine.live_spec import LiveSpec
+from harness.engine.live_start import open_live
 from harness.errors import (
+    AnswerLost,
     CallError,
     ConfigError,
     CoverageError,
@@ -48,6 +51,7 @@ from harness.testing_stack import AsyncStack as Stack
 from harness.testing_stack import RuntimeChoice, StackStarting, start_stack
 
 __all__ = [
+    "AnswerLost",
     "AnswerSpec",
     "CallError",
     "Called",

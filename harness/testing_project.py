@@ -13,7 +13,8 @@ from pathlib import Path
 from harness.engine.answers import Hook
 from harness.engine.build import build, state_folder
 from harness.engine.evidence import Attempt
-from harness.engine.live import LiveServer, open_live
+from harness.engine.live import LiveServer
+from harness.engine.live_start import open_live
 from harness.engine.mask import Masker
 from harness.engine.run import session_of
 from harness.engine.scope import open_scope

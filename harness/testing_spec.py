@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from harness.engine.answers import Hook
 from harness.engine.guard import is_loopback
-from harness.engine.live import LiveSpec
+from harness.engine.live_spec import LiveSpec
 from harness.errors import ConfigError, MisuseError
 from harness.model.placeholders import UnknownPlaceholder, expand
 from harness.model.plan import (

@@ -51,6 +51,7 @@ TRIES = 5  # how often in a row a stream may bring nothing before it is asked fo
 LEGACY_S = 3.0  # for the first event of the transport that came before this one
 MAX_REDIRECTS = 3
 QUOTED_BYTES = 200
+BODY_SHOWN_BYTES = 2_000  # of a body that is no answer, told to whoever asked
 HEADER_LIMIT_CHARS = 4_000  # of one header that repeats an argument
 
 _META_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -61,6 +62,9 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _ENDPOINT = re.compile(rb"(?m)^event:[ ]?endpoint\s*$")
 _REDIRECTS = (301, 302, 303, 307, 308)
+_LEGACY = (
+    "the server speaks HTTP+SSE, the transport of protocol version 2024-11-05, and not its successor, Streamable HTTP"
+)
 _LEGACY_HINT = (
     "start the server with Streamable HTTP (often a transport called http or streamable-http, at the path /mcp)"
 )
@@ -287,12 +291,7 @@ class HttpPipe:
             if loss.status in (401, 407) and not self._spoken:
                 await self.ask("GET", well_known(self.url), probe="well-known")
             if loss.status in (400, 404, 405, 406, 415) and not self._spoken and await self._is_legacy():
-                loss = Loss(
-                    "the server speaks HTTP+SSE, the transport of protocol version 2024-11-05, and not its successor, "
-                    "Streamable HTTP",
-                    loss.status,
-                    _LEGACY_HINT,
-                )
+                loss = dataclasses.replace(loss, why=_LEGACY, hint=_LEGACY_HINT)
             if not self.dead:
                 self.on_lost(wanted, loss)
 
@@ -436,23 +435,26 @@ class HttpPipe:
         message: Mapping[str, Any],
     ) -> Loss | None:
         """A response without the answer that it should bring."""
+        body = bytes(reader.body[:BODY_SHOWN_BYTES])
         if broken:
             with anyio.move_on_after(CLOSING_S):
                 await self.process.ended.wait()
             if self.process.look():
                 return None
-            return Loss(f"the response broke off: {broken}", response.status_code)
+            return Loss(f"the response broke off: {broken}", response.status_code, kind=reader.kind, body=body)
         status = response.status_code
         if status == 404 and with_session and message.get("method") != "initialize":
             self.recorder.add(Diagnostic, what="session-lost", detail=str(message.get("method")))
             self.session = ""
-            return Loss("HTTP 404: the server no longer knows the session", status)
+            return Loss("HTTP 404: the server no longer knows the session", status, kind=reader.kind, body=body)
         if status in (401, 403, 407) and not self._spoken:
             asked = response.headers.get("www-authenticate", "")
             said = f", WWW-Authenticate: {cut(asked)}" if asked else ", without saying how (no WWW-Authenticate)"
             hint = "a server that asks for authorization cannot be judged: start it in a form that asks for none"
-            return Loss(f"the server asks for authorization: HTTP {status}{said}", status, hint)
-        return Loss(described(status, reader.kind, bytes(reader.body), stream=reader.is_stream), status)
+            why = f"the server asks for authorization: HTTP {status}{said}"
+            return Loss(why, status, hint, kind=reader.kind, body=body)
+        why = described(status, reader.kind, bytes(reader.body), stream=reader.is_stream)
+        return Loss(why, status, kind=reader.kind, body=body)
 
     async def _is_legacy(self) -> bool:
         """Whether a GET begins a stream that names an endpoint, as the transport before this one did."""
@@ -652,7 +654,7 @@ async def open_http(
 def described(status: int, kind: str, body: bytes, *, stream: bool) -> str:
     """What came instead of an answer, in words."""
     if stream:
-        return "the event stream ended without the answer"
+        return f"the event stream (HTTP {status}, {kind}) ended without the answer"
     named = kind or "no content type"
     if kind == "text/html" or body[:200].lstrip().lower().startswith((b"<!doctype html", b"<html")):
         title = _TITLE.search(body)

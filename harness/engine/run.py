@@ -48,7 +48,6 @@ __all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "r
 
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
 MAX_RESTARTS = 100  # of one run's server: evidence has an end, also of one that dies of every call
-PROBE_START_S = 10.0
 PROBE_PING_S = 0.5
 PROBE_WAIT_S = 1.0  # for what comes back to the broken line, where the server is slow to answer
 PROBE_LEAST_S = 0.3  # the same, where it is quick
@@ -609,9 +608,9 @@ async def _probe(bench: _Bench) -> None:
         return
     try:
         session = WireSession(pipe, era=bench.run.key.era, answers=Answers(bench.start.profile), zero=False)
-        if await pipe.ready(min(server.start_timeout_s, PROBE_START_S)):
+        if await pipe.ready(server.start_timeout_s):
             return
-        await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
+        await session.open(timeout_s=server.start_timeout_s)
         if isinstance(pipe, HttpPipe):
             await look_closer(pipe, session.era, session.meta)
             return

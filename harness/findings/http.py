@@ -17,7 +17,7 @@ from harness.findings.steps import RunView
 from harness.findings.turns import REDIRECTS, described, fault_of, is_json, is_modern, own_words
 from harness.model.finding import Severity
 
-__all__ = ["see_http"]
+__all__ = ["see_http", "was_asked"]
 
 BUFFERED_S = 2.0  # what came together so long after its request cannot all have been said at the end
 BUFFERED_NOTES = 2  # so many notifications before the result
@@ -40,6 +40,13 @@ def see_http(view: RunView) -> Iterator[Seen]:
     for index, dialogue in enumerate(view.probes, len(view.dialogues)):
         if dialogue.is_http:
             yield from _Look(view, index, dialogue).probes()
+
+
+def was_asked(view: RunView, check: str) -> bool:
+    """Whether a run can show what a check is about: some need an answer to what only a probe sends."""
+    words = {word for word, (item, _) in _WORDS.items() if item == check}
+    turns = (turn for dialogue in view.probes for turn in dialogue.turns if turn.request.probe in words)
+    return not words or any(turn.response is not None for turn in turns)
 
 
 class _Look:

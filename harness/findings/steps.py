@@ -373,11 +373,11 @@ def _judge_step(run: Run, attempts: _Attempts) -> Use:
             if item.step == started.step and item.method == "elicitation/create"
         ),
     }
-    if started.cancel_after_s is not None and how in ("answered", "cancelled", "timed-out", "died"):
+    if started.cancel_after_s is not None and how in ("answered", "cancelled", "timed-out", "died", "lost"):
         return _judge_cancelled(base, exchanges)
     if how == "unresolved" and (final is None or not final.in_time):
         return Use(**base, fault="suite/unresolved", why="a value was missing and nothing was sent")
-    if final is None or not final.in_time or how in ("timed-out", "died") or is_input_required(final.result):
+    if final is None or not final.in_time or how in ("timed-out", "died", "lost") or is_input_required(final.result):
         return _unanswered(base, dialogue, final)
     lost = [
         item.detail for item in dialogue.diagnostics if item.what == "capture-missing" and item.step == started.step
@@ -496,7 +496,7 @@ def _unanswered(base: dict[str, Any], dialogue: Dialogue, exchange: Exchange | N
         return Use(**base, fault=cause or "suite/timed-out", fallback="suite/timed-out", why="no answer in time")
     if cause:
         return Use(**base, fault=cause, fallback="suite/step-failed", why=why)
-    if how in ("died", "answered", "retried", "no-token"):
+    if how in ("died", "lost", "answered", "retried", "no-token"):
         return Use(**base, fault="suite/step-failed", why=why)
     return Use(**base, why="the run was cut short", pending=True)
 

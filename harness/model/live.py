@@ -11,7 +11,7 @@ from harness.model.outcome import Answer, cut, resolve_pointer
 
 __all__ = ["Became", "Called", "Ended", "Notification", "Prompt", "Result", "result_of"]
 
-Became = Literal["succeeded", "refused", "failed", "timed-out", "died", "open"]
+Became = Literal["succeeded", "refused", "failed", "timed-out", "lost", "died", "open"]
 REPR_CHARS = 500
 
 

@@ -302,16 +302,17 @@ class StepEnded(Event):
     """How one attempt of a step ended.
 
     `how`: "answered" (any final answer, right or wrong); "timed-out" (no answer within `timeout_s`); "died" (the
-    process ended first); "unresolved" (a placeholder or capture has no value; nothing was sent); "no-token" (a
-    confirmation whose first answer held no confirm_token); "cancelled" (we cancelled it, and the server answered what
-    came next); "retried" (answered, expectation not met, tried again; or
-    the server had ended before it read the first step of a case, which is tried again on a fresh one).
+    process ended first); "lost" (what was to bring the answer ended without it, and the process lives); "unresolved"
+    (a placeholder or capture has no value; nothing was sent); "no-token" (a confirmation whose first answer held no
+    confirm_token); "cancelled" (we cancelled it, and the server answered what came next); "retried" (answered,
+    expectation not met, tried again; or the server had ended before it read the first step of a case, which is tried
+    again on a fresh one).
     `detail` is for people.
     """
 
     e: ClassVar[str] = "step-ended"
     step: StepRef
-    how: Literal["answered", "timed-out", "died", "unresolved", "no-token", "cancelled", "retried"]
+    how: Literal["answered", "timed-out", "died", "lost", "unresolved", "no-token", "cancelled", "retried"]
     detail: str = ""
 
 
@@ -319,14 +320,14 @@ class StepEnded(Event):
 class CaseEnded(Event):
     """A case ended.
 
-    `how`: "completed", "stopped" (a step failed), "timed-out", "died", "interrupted", or "failed": a test of somebody
-    else's that failed, whatever its calls came to.
+    `how`: "completed", "stopped" (a step failed), "timed-out", "died", "lost", "interrupted", or "failed": a test of
+    somebody else's that failed, whatever its calls came to.
     """
 
     e: ClassVar[str] = "case-ended"
     suite: str
     case: str
-    how: Literal["completed", "stopped", "timed-out", "died", "interrupted", "failed"]
+    how: Literal["completed", "stopped", "timed-out", "died", "lost", "interrupted", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
