@@ -178,17 +178,29 @@ def test_two(mcp_harness, mcp_start_server):
         note("other", other)
         assert other.call("echo", {"text": "there"}).text == "there"
         assert mcp_harness.call("echo", {"text": "here"}).text == "here"
+def test_loses(mcp_harness):
+    note("loses", mcp_harness)
+    mcp_harness.call("echo", {"text": "html-page"})
+def test_other(mcp_harness):
+    note("after", mcp_harness)
+    assert mcp_harness.call("echo", {"text": "fresh"}).text == "fresh"
 def test_dies(mcp_harness):
+    note("dies", mcp_harness)
     mcp_harness.call("die")
 def test_next(mcp_harness):
     note("next", mcp_harness)
     assert mcp_harness.call("echo", {"text": "on"}).text == "on"
 """
-    ).run("-k", "two or dies or next", "--mcp-gate=full")
-    result.assert_outcomes(passed=4, failed=3)
+    ).run("--mcp-gate=full")
+    result.assert_outcomes(passed=6, failed=5)
     result.stdout.fnmatch_lines(["*ServerDied: *"])
+    result.stdout.fnmatch_lines(
+        ["*AnswerLost: echo can get no answer: HTTP 200 with an HTML page ('Log in'); the server*"]
+    )
     found = pids(inner)
-    assert len(set(found.values())) == 3
+    assert found["one"] == found["loses"], "one that has answered everything is kept"
+    assert found["after"] == found["dies"], "and one that owes an answer is another in the next test"
+    assert len(set(found.values())) == 4
     assert all(map(gone, found.values()))
     assert "1 of 7 tools exercised" in inner.section(result)
     assert "over HTTP" in inner.section(result)

@@ -205,6 +205,8 @@ class Http:
                 "cacheScope": "private",
             }
             return self.reply(200, result(message, found, True))
+        if method == "tools/list" and params.get("cursor") == "lost":
+            return self.reply(404)
         if method == "tools/list":
             more = {"tools": TOOLS, "ttlMs": 0, "cacheScope": "private"}
             return self.reply(200, result(message, more, True))
@@ -245,6 +247,8 @@ class Http:
             return self.accepted()
         if method == "ping":
             return self.reply(200, result(message, {}, False))
+        if method == "tools/list" and params.get("cursor") == "lost":
+            return self.reply(404)
         if method == "tools/list":
             return self.reply(200, result(message, {"tools": TOOLS}, False))
         if method == "tools/call":
@@ -277,48 +281,56 @@ class Http:
         return await self.echo(message, arguments, modern)
 
     async def echo(self, message, arguments, modern):
+        """What a twist spoils, for all calls or for one whose text is its name."""
+
+        def wrong(twist):
+            return is_(twist) or arguments.get("text") == twist
+
         answer = result(message, text(arguments.get("text") or arguments.get("place") or ""), modern)
-        if is_("text-plain"):
+        if wrong("text-plain"):
             return self.reply(200, answer, "text/plain")
-        if is_("no-type"):
+        if wrong("no-type"):
             return self.reply(200, answer, "")
-        if is_("not-json"):
+        if wrong("not-json"):
             return self.reply(200, b'{"jsonrpc": "2.0", "id": ', "application/json")
-        if is_("empty"):
+        if wrong("empty"):
             return self.reply(202)
-        if is_("error-status"):
+        if wrong("error-status"):
             return self.reply(500, b"Internal Server Error", "text/plain")
-        if is_("result-500"):
+        if wrong("html-page"):
+            page = b"<!doctype html><html><title>Log in</title></html>"
+            return self.reply(200, page, "text/html; charset=utf-8")
+        if wrong("result-500"):
             return self.reply(500, answer)
-        if is_("wrong-id"):
+        if wrong("wrong-id"):
             self.begin()
             self.event({**answer, "id": 9999})
             return await self.end()
-        if is_("twice"):
+        if wrong("twice"):
             self.begin()
             self.event(answer)
             self.event(answer)
             return await self.end()
-        if is_("no-answer"):
+        if wrong("no-answer"):
             self.begin()
             self.event({"jsonrpc": "2.0", "method": "notifications/said", "params": {"level": "info", "data": "x"}})
             return await self.end()
-        if is_("mid-event"):
+        if wrong("mid-event"):
             self.begin()
             self.chunk(f"data: {json.dumps(answer)}\n".encode())
             return await self.end()
-        if is_("breaks-off"):
+        if wrong("breaks-off"):
             self.begin()
             self.chunk(b"data: {")
             await self.writer.drain()
             return self.writer.transport.abort()
-        if is_("endless"):
+        if wrong("endless"):
             self.begin()
             while not self.writer.is_closing():
                 self.chunk(b"data: " + b"x" * 1_000_000 if calls else b"")
                 await self.writer.drain()
             return None
-        if is_("wrong-stream"):
+        if wrong("wrong-stream"):
             self.begin()
             while self.headers["mcp-session-id"] not in listeners:
                 await asyncio.sleep(0.02)
