@@ -350,6 +350,7 @@ def start_server(
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     url: str = "",
+    headers: Mapping[str, str] | None = None,
     stack: Stack | None = None,
     allow: Sequence[str] = (),
     era: Era | None = None,
@@ -384,6 +385,8 @@ def start_server(
         env: Its ENTIRE environment besides the base list (PATH, a fresh HOME and TMPDIR, LANG …).
         url: Where it listens, for a server over Streamable HTTP: "http://127.0.0.1:${port}/mcp". `${port}` in it, in
             the command and in `env` is a port that is chosen for it; over stdio without it.
+        headers: Sent with every request to a server over HTTP, such as {"Authorization": "Bearer …"}; what holds a
+            credential is masked in all that is recorded. Of a project or a run: instead of those in harness.toml.
         stack: The stack that it may be pointed at; its secrets are masked.
         allow: Further addresses "127.0.0.1:port", which your test has opened, and to which it may be pointed.
         era: "handshake" or "modern"; None: whatever it speaks. The first start of a command probes that.
@@ -431,6 +434,7 @@ def start_server(
                 profile=profile,
                 era=era,
                 env=env,
+                headers=headers,
                 client=given(client),
                 call_timeout_s=call_timeout_s,
                 start_timeout_s=start_timeout_s,
@@ -444,6 +448,7 @@ def start_server(
         cwd=cwd,
         env=env,
         url=url,
+        headers=headers,
         stack=stack,
         allow=allow,
         era=era,

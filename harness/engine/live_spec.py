@@ -28,6 +28,7 @@ class LiveSpec:
         began: The run's beginning by `time.monotonic()`; None: now.
         allowed: Every (host, port) to which it may be pointed; `names` are services inside the stack.
         url: Where it is to listen, over HTTP; `${port}` in it, in `argv` and in `env` is a port that is chosen for it.
+        headers: Sent with every request to that URL; `${port}` in them, too.
         secrets: To be masked.
     """
 
@@ -47,6 +48,7 @@ class LiveSpec:
     allowed: tuple[tuple[str, int], ...] = ()
     names: tuple[str, ...] = ()
     url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
     own_port: int | None = None
     folders: tuple[Path, ...] = ()
     reads_dotenv: bool = True

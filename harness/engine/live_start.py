@@ -17,11 +17,11 @@ from typing import Any
 from harness.engine.container import container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
-from harness.engine.guard import check_targets
+from harness.engine.guard import check_headers, check_targets
 from harness.engine.live import OPEN, LiveServer, to_the_end
 from harness.engine.live_faults import STDERR_LINES, LiveRecorder
 from harness.engine.live_spec import LiveSpec
-from harness.engine.mask import Masker, is_secret_name
+from harness.engine.mask import Masker, header_secrets, is_secret_name
 from harness.engine.pipe import Pipe
 from harness.engine.scope import Scope, open_scope
 from harness.engine.start import NOT_THIS_ERA, Start, free_port
@@ -51,7 +51,8 @@ async def open_live(spec: LiveSpec) -> LiveServer:
         scope = undo.enter_context(open_scope())
         key = (spec.argv, spec.cwd, tuple(sorted(spec.env.items())))
         spec = _with_port(spec)
-        masker = Masker((*spec.secrets, *(value for name, value in spec.env.items() if is_secret_name(name))))
+        named = (value for name, value in spec.env.items() if is_secret_name(name))
+        masker = Masker((*spec.secrets, *named, *header_secrets(spec.headers)))
         folder = scope.tmp / f"server-{token_hex(8)}"
         folder.mkdir()
         _guard(spec, folder, masker)
@@ -74,6 +75,7 @@ def _with_port(spec: LiveSpec) -> LiveSpec:
         spec,
         argv=tuple(map(told, spec.argv)),
         env={name: told(value) for name, value in spec.env.items()},
+        headers={name: told(value) for name, value in spec.headers.items()},
         url=told(spec.url),
         own_port=port,
     )
@@ -121,11 +123,12 @@ class _Opening:
         place.mkdir(parents=True, exist_ok=True)
         home = self.folder / token_hex(4)
         home.mkdir()
-        argv, url, env = spec.argv, spec.url, _environment(spec, home)
+        argv, url, env, headers = spec.argv, spec.url, _environment(spec, home), dict(spec.headers)
         if url and spec.own_port is not None:  # a port for each process: two may stand at a time
             old, new = str(spec.own_port), str(free_port())
             argv, url = tuple(_other_port(part, old, new) for part in argv), _other_port(url, old, new)
             env = {name: _other_port(value, old, new) for name, value in env.items()}
+            headers = {name: _other_port(value, old, new) for name, value in headers.items()}
         container = container_run(argv, scope=self.scope, server=home.name)
         path = place / _outside_name()
         recorder = LiveRecorder(
@@ -134,7 +137,9 @@ class _Opening:
             masker=self.masker,
             began=time.monotonic() if spec.began is None else spec.began,
         )
-        start = Start(argv=argv, cwd=spec.cwd, env=env, marker=f"{home}{os.sep}", container=container, url=url)
+        start = Start(
+            argv=argv, cwd=spec.cwd, env=env, marker=f"{home}{os.sep}", container=container, url=url, headers=headers
+        )
         opening = asyncio.ensure_future(start.spawn(recorder, spec.name))
         try:
             pipe = await to_the_end(opening)
@@ -189,7 +194,8 @@ class _Opening:
         message += f"\ncommand: {' '.join(spec.argv)}\nfolder: {spec.cwd}\nvariables: {', '.join(sorted(env))}"
         tail = pipe.stderr_tail.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]
         log = "\n".join([ran, *(tail or ["(stderr is empty)"])])
-        return ServerError(self.masker.text(f"{message}\n{log}"), log=log, server=spec.name)
+        hint = error.hint if isinstance(error, Lost) else ""
+        return ServerError(self.masker.text(f"{message}\n{log}"), hint=hint, log=log, server=spec.name)
 
 
 def _other_port(text: str, old: str, new: str) -> str:
@@ -221,14 +227,14 @@ def _guard(spec: LiveSpec, folder: Path, masker: Masker) -> None:
     """
     if not spec.cwd.is_dir():
         raise ConfigError(f"the server's folder {spec.cwd} does not exist", server=spec.name)
-    refused = check_targets(
-        spec.env,
-        spec.argv,
-        allowed=spec.allowed,
-        own_port=spec.own_port,
-        names=spec.names,
-        folders=(folder, spec.cwd, *spec.folders),
-    )
+    folders = (folder, spec.cwd, *spec.folders)
+    around: dict[str, Any] = {
+        "allowed": spec.allowed,
+        "own_port": spec.own_port,
+        "names": spec.names,
+        "folders": folders,
+    }
+    refused = check_targets(spec.env, spec.argv, **around) + check_headers(spec.headers, **around)
     named = named_dotenv_files(spec.argv, spec.cwd)
     foreign: tuple[str, ...] = ()
     if spec.reads_dotenv or named:

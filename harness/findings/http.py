@@ -132,7 +132,8 @@ class _Look:
         if turn.status != 401 or any("resource_metadata" in value for value in asked):
             return
         what = "whose WWW-Authenticate names no resource_metadata" if asked else "without WWW-Authenticate"
-        said = f"{turn.label} was answered with HTTP 401 {what}: no client can find out what to bring"
+        label = "a POST without the headers of harness.toml" if turn.request.probe is not None else turn.label
+        said = f"{label} was answered with HTTP 401 {what}: no client can find out what to bring"
         yield self._said("http/challenge", turn, said, key=bool(asked))
 
     def _lack(self, turn: Turn, fault: str) -> str:
@@ -304,6 +305,8 @@ class _Look:
                 f"GET {urlsplit(turn.request.url).path} was answered with HTTP 401: who wants in has to be able to read"
             )
             yield self._said("http/well-known", turn, f"{said} without a token what to bring; without OAuth it is 404")
+        elif probe == "unauthorized":
+            yield from self._challenge(turn)
         elif probe in _WORDS and 200 <= status < 300:
             check, what = _WORDS[probe]
             said = f"a POST {what} was answered with HTTP {status}, as any other"

@@ -166,18 +166,22 @@ def test_two(mcp_harness): pass
 def test_a_server_over_http_is_started_on_a_port_of_its_own_each_time(inner):
     toml = inner.root / "harness.toml"
     inner.project("over_http", eras='["modern", "handshake"]')
-    text = toml.read_text(encoding="utf-8").replace('over_http.py"]', 'over_http.py", "${port}"]')
+    text = toml.read_text(encoding="utf-8").replace('over_http.py"]', 'over_http.py", "${port}", "auth"]')
     where = '[server]\ntransport = "http"\nurl = "http://127.0.0.1:${port}/mcp"\n'
+    where += 'headers = { Authorization = "Bearer sesame-0penTheD00r-42" }\n'
     toml.write_text(text.replace("[server]\n", where), encoding="utf-8")
     result = inner.write(
         http=NOTE
         + """
+import pytest
 def test_two(mcp_harness, mcp_start_server):
     note("one", mcp_harness)
     with mcp_start_server() as other:
         note("other", other)
         assert other.call("echo", {"text": "there"}).text == "there"
         assert mcp_harness.call("echo", {"text": "here"}).text == "here"
+    with pytest.raises(pytest.fail.Exception, match="asks for authorization: HTTP 401"):
+        mcp_start_server(headers={})
 def test_loses(mcp_harness):
     note("loses", mcp_harness)
     mcp_harness.call("echo", {"text": "html-page"})

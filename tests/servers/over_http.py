@@ -15,6 +15,7 @@ from raw import META, tool
 
 PORT, TWISTS = int(sys.argv[1]), set(sys.argv[2:])
 MODERN, VERSIONS = "2026-07-28", ("2025-11-25", "2025-06-18", "2025-03-26")
+TOKEN = os.environ.get("TOKEN", "sesame-0penTheD00r-42")
 SCHEMA = {"type": "object", "properties": {"confirm": {"type": "boolean"}}, "required": ["confirm"]}
 FORM = {"mode": "form", "message": "Really?", "requestedSchema": SCHEMA}
 TOOLS = [
@@ -113,7 +114,12 @@ class Http:
     async def route(self):
         if self.path.startswith("/.well-known/"):
             return self.reply(401 if is_("well-known") else 404)
-        if is_("auth") or is_("auth-bare") or is_("well-known"):
+        if is_("forbidden") and self.headers.get("x-api-key") != TOKEN:
+            return self.reply(403, {"error": "no such key"})
+        protected = is_("auth") or is_("auth-bare") or is_("well-known")
+        if protected and self.headers.get("authorization") == f"Bearer {TOKEN}":
+            print(f"let in with {TOKEN}", file=sys.stderr, flush=True)  # as loggers do
+        elif protected:
             challenge = (
                 {} if is_("auth-bare") else {"WWW_Authenticate": 'Bearer resource_metadata="http://127.0.0.1/x"'}
             )

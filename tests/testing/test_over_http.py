@@ -108,6 +108,33 @@ def test_one_that_does_not_listen_is_told(command):
         start_server([*command("silent"), "${port}"], url=URL, start_timeout_s=1)
 
 
+def test_a_token_lets_in_and_one_that_is_missing_is_told_with_what_to_do(tmp_path):
+    token = "sesame-0penTheD00r-42"
+    bearer = {"Authorization": f"Bearer {token}"}
+    for era in ("modern", "handshake"):
+        with start_server([*SERVER, "auth"], url=URL, era=era, headers=bearer, evidence=tmp_path) as server:
+            assert server.call("echo", {"text": "x"}).text == "x"
+            assert "let in with ****" in server.stderr()
+    assert all(token not in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.jsonl"))
+    with pytest.raises(ServerError, match="asks for authorization: HTTP 401") as caught:
+        start_server([*SERVER, "auth"], url=URL)
+    assert "headers= in start_server" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("headers", "url", "words"),
+    [
+        ({"Authorization": "Bearer x"}, "", "headers= are for a server over HTTP: give url=, too"),
+        ({"Mcp-Session-Id": "x"}, URL, "'Mcp-Session-Id' cannot be sent: the transport sets it itself"),
+        ({"Authorization": "Bearer x\ny"}, URL, "'Authorization' cannot be sent: its value is empty, or holds"),
+        ({"X-Callback-Url": "http://example.org/x"}, URL, "header X-Callback-Url: .* is refused"),
+    ],
+)
+def test_headers_that_cannot_be_sent_or_lead_elsewhere_start_nothing(headers, url, words):
+    with pytest.raises(ConfigError, match=words):
+        start_server(SERVER, url=url, headers=headers)
+
+
 def test_its_url_is_on_a_port_that_is_chosen():
     with pytest.raises(ConfigError, match=r"such as http://127\.0\.0\.1:\$\{port\}/mcp"):
         start_server(SERVER, url="http://127.0.0.1:8080/mcp")
