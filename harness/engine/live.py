@@ -227,6 +227,9 @@ class LiveServer:
         except Died as error:
             became("died", "died", str(error))
             raise self._faults.cause_of(await self._death(str(error), target, arguments, stood=stood)) from None
+        except asyncio.CancelledError:
+            became("cancelled", "cancelled")
+            raise
         except ValueError as error:
             became("failed", "unresolved", f"the arguments are no JSON: {error}")
             raise MisuseError(f"{target}: the arguments are no JSON: {error}") from None

@@ -211,7 +211,6 @@ class WireSession:
         self._replies: set[asyncio.Task[None]] = set()  # answers to the server that somebody is still thinking about
         self._labels: tuple[str, ...] = ()
         self._last: str | None = None
-        self._step: StepRef | None = None
         self._framed = asyncio.Event()
         client = {"name": "mcp-rollcall", "version": __version__}
         self._client = client
@@ -361,7 +360,6 @@ class WireSession:
         self._waiting[key] = future
         self._unanswered[key] = label
         self._labels = (*self._labels, label)
-        self._step = step
         self._starts[key] = self._pipe.sent_bytes
         self._courses[key] = (label, step)
         await self._send(key, line, label, step, number)
@@ -404,7 +402,7 @@ class WireSession:
         if method in ("initialize", "server/discover"):
             return
         if self._pipe.abandon(key):
-            self._recorder.add(Diagnostic, what="cancelled", detail=self._unanswered.get(key, ""), step=self._step)
+            self._note_of(key, "cancelled", self._unanswered.get(key, ""))
         else:
             self.notify("notifications/cancelled", {"requestId": key, "reason": reason})
 
@@ -717,8 +715,13 @@ class WireSession:
                 await self._pipe.process.ended.wait()
             if not self._pipe.process.ended.is_set():
                 raise Died("the server closed its stdin") from None
-            self._recorder.add(Diagnostic, what="not-read", detail=label, step=step)
+            self._note_of(key, "not-read", label)
             raise Died(self._pipe.ended, untouched=True) from None
+
+    def _note_of(self, key: int | str, what: str, label: str) -> None:
+        """Notes something of one request, while it is waited for."""
+        step = self._courses.get(key, ("", None))[1]
+        self._recorder.add(Diagnostic, what=what, detail=label, step=step, request=key)
 
     def _send_quietly(self, line: bytes, label: str) -> None:
         if self._pipe.dead or self._pipe.exit is not None:
@@ -733,7 +736,7 @@ class WireSession:
         future = self._waiting.get(key)
         if future is None or future.done():
             return
-        self._recorder.add(Diagnostic, what="timeout", detail=label, step=step)
+        self._note_of(key, "timeout", label)
         if unsent := self._pipe.unsent:
             reading = self._pipe.reading
             detail = f"the server {'was still reading' if reading else 'has stopped reading'} its stdin; {unsent} bytes"
@@ -769,7 +772,7 @@ class WireSession:
             return
         self._labels = tuple(self._unanswered.values())
         self._last = label
-        self._recorder.add(Diagnostic, what="lost", detail=label, step=self._step)
+        self._note_of(key, "lost", label)
         future = self._waiting.get(key)
         if future is not None and not future.done():
             future.set_exception(Lost(loss))
@@ -781,7 +784,7 @@ class WireSession:
                 continue
             untouched = ended and self._pipe.unread_from(self._starts[key])
             if untouched:
-                self._recorder.add(Diagnostic, what="not-read", detail=self._unanswered[key], step=self._step)
+                self._note_of(key, "not-read", self._unanswered[key])
             future.set_exception(Died(why, untouched=untouched))
 
 

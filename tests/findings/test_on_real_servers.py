@@ -902,6 +902,41 @@ def test_a_server_over_http_raises_its_own_finding_and_no_other(t, twists, tmp_p
     assert [item.code for item in judgement.errors] == ([CODES[twists]] if twists in CODES else []), show(judgement)
 
 
+CANCELLED = {  # twists, era -> what is found of a server over HTTP whose call is cancelled, and that is then asked more
+    ("cancels", "handshake"): ["exercised/failed-only"],
+    ("cancels", "modern"): ["exercised/failed-only"],
+    ("cancels cancel-waits", "handshake"): ["exercised/failed-only"],
+    ("cancels cancel-dies", "handshake"): ["process/crashed"],
+    ("cancels cancel-dies", "modern"): ["process/crashed"],
+    ("cancels cancel-deaf", "handshake"): ["wire/dead-after-cancel"],
+    ("cancels cancel-deaf", "modern"): ["wire/dead-after-cancel"],
+}
+
+
+@pytest.mark.parametrize(("twists", "era"), sorted(CANCELLED))
+def test_a_call_that_is_cancelled_over_http_is_no_fault_and_what_follows_may_be(t, twists, era, tmp_path):
+    judgement = over_http(twists, SLOW, tmp_path, era=era, call_timeout_s=2.0)
+    assert judged(judgement) == CANCELLED[twists, era], show(judgement)
+    assert judgement.errors == (), show(judgement)
+
+
+STATES_OVER_HTTP = {  # twists -> check and severity of all findings
+    "states": [],
+    "states reusable": [("wire/request-state-replayed", "warning")],
+    "states trusting": [("wire/request-state-changed", "error")],
+}
+
+
+@pytest.mark.parametrize("twists", sorted(STATES_OVER_HTTP))
+def test_a_request_state_over_http_is_believed_or_not(t, twists, tmp_path):
+    delete = case("delete", step("delete", {"path": "a"}, text_equals="deleted a", prompts=("Really?",)))
+    judgement = over_http(twists, [ECHO, delete], tmp_path, era="modern", profile=FORMS)
+    found = [(item.check, item.severity) for item in judgement.findings if item.check != "exercised/missing"]
+    assert found == STATES_OVER_HTTP[twists], show(judgement)
+    assert (judgement.errors, judgement.not_judged) == ((), ()), show(judgement)
+    assert [path.name for path in (tmp_path / "evidence").rglob("probe-2.jsonl")] == ["probe-2.jsonl"]
+
+
 TOKEN = "sesame-0penTheD00r-42"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 LET_IN = {  # twists, era -> headers, what is found

@@ -5,7 +5,10 @@ Without a twist it is healthy: it checks Origin, Host and the version header, kn
 """
 
 import asyncio
+import base64
 import contextlib
+import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -30,12 +33,20 @@ TOOLS = [
 TOOLS[5]["inputSchema"]["properties"]["place"]["x-mcp-header"] = "Place"
 ONLY = {twist.partition("=")[2] for twist in TWISTS if twist.startswith("only=")}
 TOOLS = [item for item in TOOLS if not ONLY or item["name"] in ONLY]
-sessions, waiting, listeners, kept = {}, {}, {}, {}
-calls = 0
 
 
 def is_(twist):
     return twist in TWISTS
+
+
+if is_("cancels"):
+    TOOLS.append(tool("slow"))
+if is_("states"):
+    TOOLS.append(tool("delete", path="string"))  # which says that it must not be repeated
+sessions, waiting, listeners, kept = {}, {}, {}, {}
+slow, used, KEY = {}, set(), secrets.token_bytes(16)
+calls = 0
+deaf = False
 
 
 def result(message, value, modern):
@@ -52,6 +63,18 @@ def text(value, **more):
 
 
 INFO = {"name": "fixture", "version": "1"}
+
+
+def seal(body):
+    return hmac.new(KEY, body.encode(), hashlib.sha256).hexdigest()
+
+
+def cancelled():
+    """What becomes of the server when a call is cancelled."""
+    global deaf
+    if is_("cancel-dies"):
+        os._exit(3)
+    deaf = is_("cancel-deaf")
 
 
 class Http:
@@ -193,6 +216,8 @@ class Http:
 
     async def modern(self, message, params):
         identity, method = message.get("id"), message.get("method")
+        if deaf:
+            return await asyncio.sleep(3600)
         if self.headers.get("mcp-protocol-version") != MODERN and not is_("version-header"):
             return self.reply(400, error(identity, -32022, "Unsupported", data={"supported": [MODERN]}))
         name = params.get("name") or params.get("uri")
@@ -249,8 +274,14 @@ class Http:
             if identity in waiting:
                 waiting.pop(identity).set_result(message["result"])
             return self.accepted()
+        if method == "notifications/cancelled" and (known := slow.pop(params["requestId"], None)):
+            cancelled()
+            if not is_("cancel-waits"):
+                known.set()
         if identity is None:
             return self.accepted()
+        if deaf:
+            return await asyncio.sleep(3600)
         if method == "ping":
             return self.reply(200, result(message, {}, False))
         if method == "tools/list" and params.get("cursor") == "lost":
@@ -278,6 +309,10 @@ class Http:
             os._exit(3)
         if name == "hang":
             return await asyncio.sleep(3600)
+        if name == "slow":
+            return await self.slow(message, modern)
+        if name == "delete":
+            return self.delete(message, params)
         if name == "ask":
             return await self.ask(message, params, modern)
         if name == "talk":
@@ -370,6 +405,37 @@ class Http:
         self.chunk(b"id: one\nretry: 10\ndata:\n\n")
         kept["one"] = (result(message, text("resumed"), False), "id: two")
         await self.end()
+
+    async def slow(self, message, modern):
+        """Waits to be cancelled: by the end of its stream, or by a notification, after which the stream ends."""
+        self.begin()
+        await self.writer.drain()
+        if modern:
+            await self.reader.read()
+            return cancelled()
+        slow[message["id"]] = asyncio.Event()
+        await slow[message["id"]].wait()
+        return await self.end()
+
+    def delete(self, message, params):
+        """Asks first, and gives the client a state to carry; see keeps_state.py, whose words the twists are."""
+        state = params.get("requestState")
+        if state is None:
+            data = json.dumps({"path": params["arguments"]["path"], "nonce": secrets.token_hex(4)})
+            body = base64.b64encode(data.encode()).decode()
+            asked = {"q": {"method": "elicitation/create", "params": FORM}}
+            sealed = body if is_("trusting") else f"{body}.{seal(body)}"
+            more = {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
+            return self.reply(200, result(message, more, True))
+        body, _, mark = state.partition(".")
+        if (not is_("trusting") and mark != seal(body)) or (state in used and not is_("reusable")):
+            return self.reply(200, error(message["id"], -32602, "Invalid requestState"))
+        used.add(state)
+        try:
+            path = json.loads(base64.b64decode(body))["path"]
+        except ValueError:
+            return self.reply(200, error(message["id"], -32602, "Invalid requestState"))
+        return self.reply(200, result(message, text(f"deleted {path}"), True))
 
     async def ask(self, message, params, modern):
         meta = params.get("_meta") or {}

@@ -8,7 +8,8 @@ import pytest
 
 from harness.engine.evidence import read_transcript
 from harness.errors import MisuseError
-from harness.model.transcript import Sent
+from harness.findings.frames import read_dialogue
+from harness.model.transcript import Diagnostic, Sent, StepEnded
 from harness.testing_async import (
     ExpectedError,
     NoAnswer,
@@ -55,9 +56,40 @@ async def test_a_cancelled_call_leaves_a_server_that_answers(command):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(server.call("slow", {"seconds": 0.3}), 0.05)
         assert (await server.call("echo", {"text": "next"})).text == "next"
-        assert [call.became for call in server.called] == ["open", "succeeded"]
+        assert [call.became for call in server.called] == ["cancelled", "succeeded"]
         sent = [item.label for item in read_transcript(server.transcript).events if isinstance(item, Sent)]
         assert sent[-3:] == ["tools/call slow", "notifications/cancelled", "tools/call echo"]
+
+
+@pytest.mark.parametrize(
+    ("server", "era"), [("cancels", "handshake"), ("over_http", "handshake"), ("over_http", "modern")]
+)
+async def test_one_of_two_equal_calls_is_cancelled_and_the_other_is_not_called_so(command, server, era, tmp_path):
+    """Over HTTP in the modern era no frame says so: the stream of that one request is closed."""
+    http = {"url": "http://127.0.0.1:${port}/mcp"} if server == "over_http" else {}
+    words = [*command(server), *(["${port}", "cancels"] if http else [])]
+    async with start_server(words, era=era, evidence=tmp_path, **http) as running:
+        one, other = (asyncio.ensure_future(running.call("slow", timeout_s=1.0)) for _ in range(2))
+        while len(running.in_flight) < 2:
+            await asyncio.sleep(0.01)
+        one.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await one
+        with pytest.raises(NoAnswer, match="no answer to tools/call slow within 1 s"):
+            await other
+        assert (await running.call("echo", {"text": "next"})).text == "next"
+        assert [call.became for call in running.called] == ["cancelled", "timed-out", "succeeded"]
+    calls = [item for item in read_dialogue(read_transcript(running.transcript)).exchanges if item.name == "slow"]
+    way = "stream" if (server, era) == ("over_http", "modern") else "notifications/cancelled"
+    assert [item.cancelled for item in calls] == [way, way], "the one that timed out was given up in the same way"
+    steps = {step.index: ended.how for step, ended in _ends(running.transcript)}
+    assert [steps[item.sent.step.index] for item in calls] == ["cancelled", "timed-out"]
+    notes = [item for item in read_transcript(running.transcript).events if isinstance(item, Diagnostic)]
+    assert [item.request for item in notes if item.what == "timeout"] == [calls[1].id]
+
+
+def _ends(path):
+    return [(item.step, item) for item in read_transcript(path).events if isinstance(item, StepEnded)]
 
 
 async def test_a_cancelled_close_goes_on_to_its_end(command):
