@@ -215,6 +215,7 @@ def test_async_tests_await_the_same_server_side_by_side(inner):
     inner.project().write(
         awaits="""
 import asyncio
+import anyio
 import pytest
 from harness.testing import NoAnswer, ToolError
 
@@ -233,6 +234,10 @@ async def test_anyio(mcp_harness_async):
     with pytest.raises(ToolError, match="on purpose"):
         await mcp_harness_async.call("fail")
     assert len(await mcp_harness_async.tools()) == 6
+    with anyio.move_on_after(0.1) as scope:
+        await mcp_harness_async.call("slow", {"seconds": 0.3})
+    assert scope.cancelled_caught
+    assert (await mcp_harness_async.call("echo", {"text": "on"})).text == "on"
 
 @pytest.mark.asyncio
 async def test_cancelled(mcp_harness_async):
@@ -244,12 +249,12 @@ async def test_cancelled(mcp_harness_async):
 def test_sync(mcp_harness):
     assert pids == {mcp_harness.pid}
 
-@pytest.fixture
-def anyio_backend(): return "asyncio"
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request): return request.param
 """
     )
     result = inner.run("--mcp-gate=off", plugins=("mcp_rollcall", "anyio", "pytest_asyncio.plugin"))
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=5)
 
 
 def test_a_test_that_is_run_again_is_a_case_of_its_own_and_only_the_good_one_covers(inner):

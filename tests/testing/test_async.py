@@ -2,10 +2,13 @@
 
 import asyncio
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
+from harness import testing
 from harness.engine.evidence import read_transcript
 from harness.errors import MisuseError
 from harness.findings.frames import read_dialogue
@@ -15,6 +18,7 @@ from harness.testing_async import (
     NoAnswer,
     ServerDied,
     expect_every_tool_exercised,
+    open_stack,
     start_server,
 )
 
@@ -151,7 +155,35 @@ async def test_another_event_loop_is_told(command):
 
 
 def test_without_a_loop_of_asyncio_it_is_told(command):
-    """As under trio, whose loop is none of asyncio's."""
     starting = start_server(command("good"), era="handshake").__await__()
     with pytest.raises(MisuseError, match="no event loop of asyncio runs here"):
         next(starting)
+
+
+def test_under_trio_everything_that_starts_something_is_one_error_that_says_what_to_do(command):
+    """The waits for ports work there as anywhere; `mcp_harness_async` of the plugin does too, and has its own test."""
+    ways = [
+        lambda: start_server(command("good")),
+        lambda: start_server(command("good"), era="modern"),
+        lambda: start_server(project="nowhere"),
+        lambda: open_stack("redis"),
+    ]
+
+    async def entered(make):
+        async with make():
+            raise AssertionError("it began")
+
+    async def awaited(make):
+        return await make()
+
+    for make in ways:
+        for use in (entered, awaited):
+            with pytest.raises(MisuseError, match="runs on asyncio, and no event loop of asyncio runs here") as caught:
+                trio.run(use, make)
+            assert "under trio call it by trio.to_thread.run_sync" in caught.value.hint
+
+    async def threaded():
+        with await trio.to_thread.run_sync(partial(testing.start_server, command("good"), era="modern")) as server:
+            return await trio.to_thread.run_sync(server.call, "echo", {"text": "as the hint says"})
+
+    assert trio.run(threaded).text == "as the hint says"
