@@ -265,6 +265,7 @@ API = {  # heading -> names, in the order of the page; what has no name here is 
         "NoToken",
         "ListError",
         "NoAnswer",
+        "AnswerLost",
         "ServerDied",
         "ServerClosed",
         "NotLoopback",

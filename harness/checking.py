@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.problems import did_you_mean
-from harness.engine.guard import check_roots, check_targets
+from harness.engine.guard import check_headers, check_roots, check_targets
 from harness.engine.run import placed
 from harness.findings.exemptions import unknown_check
 from harness.model.placeholders import expand, names_in
@@ -45,6 +45,7 @@ def unset_variables(plan: Plan) -> list[str]:
         for run in cell.runs:
             tables = (
                 (("server", "env"), project.server.env),
+                (("server", "headers"), project.server.headers),
                 (("profiles", run.profile.name, "env"), run.profile.env),
             )
             for table, declared in tables:
@@ -81,6 +82,15 @@ def _of_run(project: ProjectSpec, cell: Cell, profile: ProfileSpec) -> Iterator[
     for sentence in check_targets(
         {name: expand(text, values) for name, text in declared.items() if name not in open_names},
         command,
+        allowed=[("127.0.0.1", _PORT)],
+        own_port=_OWN_PORT,
+        names=[service.name for choice in cell.roles for service in project.backends[choice.backend].services],
+        folders=(project.root, Path(str(values["tmp"]))),
+    ):
+        yield placed(project, profile, sentence)
+    headers = {name: text for name, text in project.server.headers.items() if set(names_in(text)) <= values.keys()}
+    for sentence in check_headers(
+        {name: expand(text, values) for name, text in headers.items()},
         allowed=[("127.0.0.1", _PORT)],
         own_port=_OWN_PORT,
         names=[service.name for choice in cell.roles for service in project.backends[choice.backend].services],

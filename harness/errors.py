@@ -171,6 +171,20 @@ class NoAnswer(CallError):
     in_flight: tuple[str, ...] = ()
 
 
+class AnswerLost(NoAnswer):
+    """Over HTTP: what was to bring the answer ended without it; the server lives, and may be asked again.
+
+    Attributes:
+        status: Of the HTTP response that came instead, 0 where none came.
+        content_type: Its media type, "" without one.
+        body: How its body began, masked; "" where that was empty, or messages and no more.
+    """
+
+    status = 0
+    content_type = ""
+    body = ""
+
+
 class ServerDied(CallError):
     """The server ended, or had to be ended, before it answered.
 

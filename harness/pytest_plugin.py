@@ -35,6 +35,7 @@ __all__ = [
     "mcp_profile",
     "mcp_project",
     "mcp_server_env",
+    "mcp_server_headers",
     "mcp_stack",
     "mcp_start_server",
 ]
@@ -265,6 +266,12 @@ def mcp_server_env() -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="session")
+def mcp_server_headers() -> Mapping[str, str] | None:
+    """Headers of requests to servers over HTTP: those in harness.toml. To be overridden; `{}` sends none."""
+    return None
+
+
+@pytest.fixture(scope="session")
 def mcp_answers() -> Any:
     """How elicitations are answered: as the profile says. To be overridden with what `start_server(elicit=…)` takes."""
     return None
@@ -320,7 +327,7 @@ def mcp_harness_async(mcp_harness: testing.Server) -> testing_async.Server:
 def mcp_start_server(
     request: pytest.FixtureRequest, mcp_run: Choice, mcp_stack: McpStack
 ) -> Iterator[Callable[..., testing.Server]]:
-    """Starts further servers of this run: `mcp_start_server(profile=…, env=…, answers=…, call_timeout_s=…)`.
+    """Starts further servers of this run: `mcp_start_server(profile=…, env=…, headers=…, answers=…, …)`.
 
     Each is a process of its own, which ends with the test at the latest.
     """
@@ -368,6 +375,7 @@ def _knobs(request: pytest.FixtureRequest) -> Knobs:
     return Knobs(
         profile=request.getfixturevalue("mcp_profile"),
         env=dict(request.getfixturevalue("mcp_server_env")),
+        headers=request.getfixturevalue("mcp_server_headers"),
         answers=request.getfixturevalue("mcp_answers"),
         call_timeout_s=request.getfixturevalue("mcp_call_timeout"),
         own=request.node.nodeid if fresh else "",

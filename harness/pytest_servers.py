@@ -43,6 +43,7 @@ class Knobs:
     Attributes:
         profile: Name of a profile of the project.
         env: On top of what the run gives the server.
+        headers: Of requests to a server over HTTP, instead of those in harness.toml; None: those.
         answers: How elicitations are answered; None: as the profile says.
         call_timeout_s: None: as harness.toml says.
         own: Of a test that wants a server which no other has used: its name; "" where any will do.
@@ -50,6 +51,7 @@ class Knobs:
 
     profile: str
     env: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] | None = None
     answers: Any = None
     call_timeout_s: float | None = None
     own: str = ""
@@ -57,7 +59,8 @@ class Knobs:
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for tests that can share a server."""
-        return (self.profile, tuple(sorted(self.env.items())), id(self.answers), self.call_timeout_s, self.own)
+        headers = None if self.headers is None else tuple(sorted(self.headers.items()))
+        return (self.profile, tuple(sorted(self.env.items())), headers, id(self.answers), self.call_timeout_s, self.own)
 
 
 class Unspoken(Exception):
@@ -78,6 +81,7 @@ def start_in_session(session: SessionSpec, knobs: Knobs, *, tried: bool) -> Serv
         session,
         profile=knobs.profile,
         env=knobs.env,
+        headers=knobs.headers,
         client=None if knobs.answers is None else _client(knobs.answers),
         call_timeout_s=knobs.call_timeout_s,
     )

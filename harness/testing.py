@@ -30,8 +30,11 @@ from anyio.from_thread import BlockingPortal
 from harness import testing_async, testing_judge
 from harness.engine.answers import Question
 from harness.engine.cases import CaseHow
-from harness.engine.live import LiveServer, LiveSpec, open_live
+from harness.engine.live import LiveServer
+from harness.engine.live_spec import LiveSpec
+from harness.engine.live_start import open_live
 from harness.errors import (
+    AnswerLost,
     CallError,
     ConfigError,
     CoverageError,
@@ -56,6 +59,7 @@ from harness.testing_spec import AnswersArgument, ExpectError, client_of, given,
 from harness.testing_stack import AsyncStack, RuntimeChoice, start_stack
 
 __all__ = [
+    "AnswerLost",
     "AnswerSpec",
     "CallError",
     "Called",
@@ -453,6 +457,7 @@ def start_server(
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     url: str = "",
+    headers: Mapping[str, str] | None = None,
     stack: Stack | None = None,
     allow: Sequence[str] = (),
     era: Era | None = None,
@@ -501,6 +506,7 @@ def start_server(
                 profile=profile,
                 era=era,
                 env=env,
+                headers=headers,
                 client=given(client),
                 call_timeout_s=call_timeout_s,
                 start_timeout_s=start_timeout_s,
@@ -514,6 +520,7 @@ def start_server(
         cwd=cwd,
         env=env,
         url=url,
+        headers=headers,
         stack=stack,
         allow=allow,
         era=era,

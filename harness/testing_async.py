@@ -22,8 +22,11 @@ from typing import Any, Self
 from harness import testing_judge
 from harness.engine.answers import Question
 from harness.engine.cases import CaseHow, begin_case, end_case
-from harness.engine.live import LiveServer, LiveSpec, open_live
+from harness.engine.live import LiveServer
+from harness.engine.live_spec import LiveSpec
+from harness.engine.live_start import open_live
 from harness.errors import (
+    AnswerLost,
     CallError,
     ConfigError,
     CoverageError,
@@ -48,6 +51,7 @@ from harness.testing_stack import AsyncStack as Stack
 from harness.testing_stack import RuntimeChoice, StackStarting, start_stack
 
 __all__ = [
+    "AnswerLost",
     "AnswerSpec",
     "CallError",
     "Called",
@@ -346,6 +350,7 @@ def start_server(
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     url: str = "",
+    headers: Mapping[str, str] | None = None,
     stack: Stack | None = None,
     allow: Sequence[str] = (),
     era: Era | None = None,
@@ -380,6 +385,8 @@ def start_server(
         env: Its ENTIRE environment besides the base list (PATH, a fresh HOME and TMPDIR, LANG …).
         url: Where it listens, for a server over Streamable HTTP: "http://127.0.0.1:${port}/mcp". `${port}` in it, in
             the command and in `env` is a port that is chosen for it; over stdio without it.
+        headers: Sent with every request to a server over HTTP, such as {"Authorization": "Bearer …"}; what holds a
+            credential is masked in all that is recorded. Of a project or a run: instead of those in harness.toml.
         stack: The stack that it may be pointed at; its secrets are masked.
         allow: Further addresses "127.0.0.1:port", which your test has opened, and to which it may be pointed.
         era: "handshake" or "modern"; None: whatever it speaks. The first start of a command probes that.
@@ -427,6 +434,7 @@ def start_server(
                 profile=profile,
                 era=era,
                 env=env,
+                headers=headers,
                 client=given(client),
                 call_timeout_s=call_timeout_s,
                 start_timeout_s=start_timeout_s,
@@ -440,6 +448,7 @@ def start_server(
         cwd=cwd,
         env=env,
         url=url,
+        headers=headers,
         stack=stack,
         allow=allow,
         era=era,

@@ -13,7 +13,8 @@ from pathlib import Path
 from harness.engine.answers import Hook
 from harness.engine.build import build, state_folder
 from harness.engine.evidence import Attempt
-from harness.engine.live import LiveServer, open_live
+from harness.engine.live import LiveServer
+from harness.engine.live_start import open_live
 from harness.engine.mask import Masker
 from harness.engine.run import session_of
 from harness.engine.scope import open_scope
@@ -37,6 +38,7 @@ async def open_project(
     profile: str | None,
     era: Era | None,
     env: Mapping[str, str] | None,
+    headers: Mapping[str, str] | None,
     client: tuple[ProfileSpec, Hook | None] | None,
     call_timeout_s: float | None,
     start_timeout_s: float | None,
@@ -97,6 +99,7 @@ async def open_project(
             session,
             profile=run.key.profile,
             env=env,
+            headers=headers,
             client=client,
             call_timeout_s=call_timeout_s,
             start_timeout_s=start_timeout_s,

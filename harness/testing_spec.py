@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 from harness.engine.answers import Hook
 from harness.engine.guard import is_loopback
-from harness.engine.live import LiveSpec
+from harness.engine.live_spec import LiveSpec
 from harness.errors import ConfigError, MisuseError
+from harness.model.headers import header_problem
 from harness.model.placeholders import UnknownPlaceholder, expand
 from harness.model.plan import (
     CALL_TIMEOUT_S,
@@ -65,6 +66,7 @@ def make_spec(
     began: float | None = None,
     name: str = "",
     url: str = "",
+    headers: Mapping[str, str] | None = None,
     stack: Any = None,
     profile: str | None = None,
 ) -> LiveSpec:
@@ -88,6 +90,7 @@ def make_spec(
             profile=profile,
             era=era,
             env=env,
+            headers=headers,
             client=given(client),
             call_timeout_s=call_timeout_s,
             start_timeout_s=start_timeout_s,
@@ -96,6 +99,8 @@ def make_spec(
         raise ConfigError(f"profile={profile!r} names a profile of harness.toml, and a command has none")
     if url and not _URL.fullmatch(url):
         raise ConfigError(f"url={url!r}: write where the server listens, such as http://127.0.0.1:${{port}}/mcp")
+    if headers and not url:
+        raise ConfigError("headers= are for a server over HTTP: give url=, too")
     argv = tuple(shlex.split(command)) if isinstance(command, str) else tuple(os.fspath(part) for part in command)
     if not argv or not argv[0]:
         raise ConfigError("start_server was given an empty command")
@@ -112,6 +117,7 @@ def make_spec(
         secrets=() if stack is None else stack.secrets,
         reads_dotenv=reads_dotenv,
         url=url,
+        headers=checked_headers(headers or {}),
         call_timeout_s=CALL_TIMEOUT_S if call_timeout_s is None else call_timeout_s,
         start_timeout_s=START_TIMEOUT_S if start_timeout_s is None else start_timeout_s,
         evidence=None if evidence is None else Path(evidence).resolve(),
@@ -140,6 +146,7 @@ def session_spec(
     profile: str | None = None,
     era: Era | None = None,
     env: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
     client: tuple[ProfileSpec, Hook | None] | None = None,
     call_timeout_s: float | None = None,
     start_timeout_s: float | None = None,
@@ -149,6 +156,7 @@ def session_spec(
     Args:
         profile: Another one than the run's.
         env: On top of what it gets in the run; placeholders are expanded.
+        headers: Instead of the run's, with placeholders; None: the run's.
         client: What the client declares and answers, instead of the profile's.
     Raises:
         ConfigError: There is no such profile, or a placeholder has no value.
@@ -161,6 +169,7 @@ def session_spec(
     own = {} if chosen == session.run.profile else dict(told.env)
     try:
         declared = {key: expand(text, session.values) for key, text in {**own, **(env or {})}.items()}
+        told_headers = {key: expand(text, session.values) for key, text in (headers or {}).items()}
     except UnknownPlaceholder as error:
         raise ConfigError(f"${{{error.args[0]}}} has no value in this run", server=session.run.server) from None
     shape, hook = client or (told, None)
@@ -176,6 +185,7 @@ def session_spec(
         evidence=Path(session.evidence),
         began=session.began,
         url=session.url,
+        headers=session.headers if headers is None else checked_headers(told_headers),
         own_port=_port_of(session.url),
         allowed=tuple(address_of(text) for text in session.allowed),
         names=session.names,
@@ -184,6 +194,18 @@ def session_spec(
         call_timeout_s=session.call_timeout_s if call_timeout_s is None else call_timeout_s,
         start_timeout_s=session.start_timeout_s if start_timeout_s is None else start_timeout_s,
     )
+
+
+def checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Headers that can be sent.
+
+    Raises:
+        ConfigError: One cannot.
+    """
+    for name, value in headers.items():
+        if said := header_problem(name, value):
+            raise ConfigError(f"headers: {name!r} cannot be sent: {said}")
+    return dict(headers)
 
 
 def _port_of(url: str) -> int | None:

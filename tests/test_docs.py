@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import testing
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -15,6 +17,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 def test_the_generated_reference_is_true():
     done = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_page_of_the_python_api_has_every_public_name():
+    page = (ROOT / "docs/reference/python-api.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^### `(\w+)`", page, re.MULTILINE))
+    inside = {"ExpectError", "start_live"}  # a type of an argument, and the door of the plugin
+    assert shown == set(testing.__all__) - inside
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

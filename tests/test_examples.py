@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -68,6 +69,56 @@ def test_every_example_is_on_the_rollout_list_and_plans_its_runs():
     command = [sys.executable, "-P", "-m", "harness", "check", *projects]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
+
+
+UNRUN = ("prometheus-mcp-server-http", "memory-in-three-languages")  # by any test; `nox -s integration -- NAME` does
+
+
+def test_the_examples_that_no_test_runs_are_planned_in_both_eras():
+    """That their files are valid is held by the test before this one."""
+    projects = [argument for name in UNRUN for argument in ("--project", f"examples/{name}")]
+    command = [sys.executable, "-P", "-m", "harness", "plan", "--by", "run", "--format", "json", *projects]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    assert [run["name"] for run in json.loads(done.stdout)["include"]] == [
+        f"{name} {backend} {era} plain"
+        for name, backend in zip(UNRUN, ("prometheus@2", "none"), strict=True)
+        for era in ("modern", "handshake")
+    ]
+
+
+def test_the_example_over_http_is_the_one_of_its_page_and_the_same_server_as_over_stdio():
+    here, stdio = ROOT / "examples" / "prometheus-mcp-server-http", ROOT / "examples" / "prometheus-mcp-server"
+    page = (ROOT / "docs/how-to/servers-over-http.md").read_text(encoding="utf-8")
+    shown = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["server"]
+    server = tomllib.loads((here / "harness.toml").read_text(encoding="utf-8"))["server"]
+    assert shown.pop("env").items() <= server["env"].items()
+    assert shown == {key: server[key] for key in shown}
+    for file in ("requirements.in", "requirements.lock", "suites/discovery.toml", "suites/queries.toml"):
+        there = (stdio / file).read_text(encoding="utf-8").replace('= "stdio"', '= "http"')
+        assert (here / file).read_text(encoding="utf-8") == there, file
+
+
+def test_the_example_in_three_languages_has_all_that_its_commands_name_and_what_its_page_shows():
+    folder = ROOT / "examples" / "memory-in-three-languages"
+    page = (ROOT / "docs/how-to/record-any-client.md").read_text(encoding="utf-8")
+    toml = tomllib.loads((folder / "harness.toml").read_text(encoding="utf-8"))
+    commands = [item if isinstance(item, dict) else {"run": item} for item in toml["suites"]["commands"]]
+    shown = set(re.findall(r"^  (.+) \(memory-in-three-languages none handshake plain\) — passed", page, re.MULTILINE))
+    assert shown == {item.get("id", item["run"]) for item in commands}
+    words = [word for item in commands for word in item["run"].split()]
+    assert {word for word in words if word.startswith("tests/")} == {"tests/python_client.py", "tests/inspector.sh"}
+    assert all((folder / word).is_file() for word in words if word.startswith("tests/"))
+    compile((folder / "tests/python_client.py").read_text(encoding="utf-8"), "python_client.py", "exec")
+    subprocess.run(["sh", "-n", "tests/inspector.sh"], cwd=folder, check=True)
+
+    package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+    assert package["scripts"] == {"test:integration": "vitest run"}
+    assert 'from "vitest"' in (folder / "tests/graph.test.js").read_text(encoding="utf-8")
+    locked = json.loads((folder / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    pinned = {**package["dependencies"], **package["devDependencies"]}
+    assert {name: locked[f"node_modules/{name}"]["version"] for name in pinned} == pinned
+    assert toml["server"]["command"][1].removeprefix("node_modules/").startswith("@modelcontextprotocol/server-memory/")
 
 
 @pytest.mark.network

@@ -34,6 +34,7 @@ from harness.config.values import (
 from harness.model.checks import CHECKS, OFF_BY_DEFAULT, family_of
 from harness.model.choices import cell_names, known_choices
 from harness.model.contract import Contract
+from harness.model.headers import header_problem
 from harness.model.plan import (
     CALL_TIMEOUT_S,
     ELICIT_MODES,
@@ -290,19 +291,28 @@ def _server_problems(document: Document, roles: Mapping[str, _Role]) -> Iterator
     building = Scope(known={"repo"}, open=("env",), elsewhere={"backend": early, "port": early, "tmp": early})
     yield from unknown_placeholders(document, ("server", "build"), server.get("build"), building.judge)
     running = _scope(roles, None)
-    for key in ("command", "env"):
+    for key in ("command", "env", "headers"):
         yield from unknown_placeholders(document, ("server", key), server.get(key), running.judge)
     for name, profile in table(document.data.get("profiles")).items():
         yield from _profile_problems(document, ("profiles", name), table(profile), running)
 
 
 def _transport_problems(document: Document, server: Mapping[str, Any]) -> Iterator[Problem]:
-    """`transport` and `url` go together, and somebody has to tell the server its port."""
+    """`transport`, `url` and `headers` go together, and somebody has to tell the server its port."""
     transport, url = server.get("transport", "stdio"), text(server.get("url"))
     if transport != "http":
-        if "url" in server and transport == "stdio":
-            yield document.problem(("server", "url"), 'it goes with transport = "http"')
+        for key in ("url", "headers"):
+            if key in server and transport == "stdio":
+                yield document.problem(("server", key), 'it goes with transport = "http"')
         return
+    seen: dict[str, str] = {}
+    for name, value in table(server.get("headers")).items():
+        said = header_problem(name, value) if isinstance(value, str) else ""
+        if name.lower() in seen:
+            said = f"it is {quoted(seen[name.lower()])} again: headers do not tell large letters from small ones"
+        seen.setdefault(name.lower(), name)
+        if said:
+            yield document.problem(("server", "headers", name), said)
     if "url" not in server:
         hint = f"where the server listens, such as {_URL_EXAMPLE}"
         yield document.problem(("server", "transport"), "http needs a url", hint)
@@ -514,6 +524,7 @@ def _build(
             start_timeout_s=float(server.get("start_timeout_s", START_TIMEOUT_S)),
             transport=server.get("transport", "stdio"),
             url=server.get("url", ""),
+            headers=dict(server.get("headers", {})),
             reads_dotenv=bool(server.get("reads_dotenv", True)),
         ),
         roles=_role_specs(document),
@@ -571,7 +582,7 @@ def _checks(document: Document) -> CheckSettings:
 def _addressable(data: Mapping[str, Any]) -> Iterator[Path]:
     """Where an address may stand."""
     yield ("server", "command")
-    yield from (("server", "env", name) for name in data["server"].get("env", {}))
+    yield from (("server", key, name) for key in ("env", "headers") for name in data["server"].get(key, {}))
     for profile, value in data.get("profiles", {}).items():
         yield from (("profiles", profile, "env", name) for name in value.get("env", {}))
         yield from (("profiles", profile, "roots", index) for index in range(len(value.get("roots", []))))

@@ -347,7 +347,8 @@ class _HttpLink(_Link):
     def target(self) -> Any:
         """The SDK's own transport, above ours."""
         assert self.sdk is not None
-        client = httpx2.AsyncClient(transport=self._transport, timeout=httpx2.Timeout(None), trust_env=False)
+        headers, limit = self._http.own_headers, httpx2.Timeout(None)
+        client = httpx2.AsyncClient(transport=self._transport, headers=headers, timeout=limit, trust_env=False)
         return self.sdk.over_http(self._http.url, http_client=client)
 
     async def aclose(self) -> None:

@@ -146,6 +146,8 @@ async def _run(command: CommandSpec, bench: CommandBench, folder: Path) -> Comma
         if isinstance(front, str):
             return CommandRecord(id=command.id, outcome="not-started", output=bench.masker.text(front))
         env["ROLLCALL_SERVER_URL"] = front.url
+        if bench.session.headers:
+            env["ROLLCALL_SERVER_HEADERS"] = json.dumps(dict(bench.session.headers))
         try:
             return await _watch(command, bench, folder, argv, cwd, env, before)
         finally:

@@ -36,7 +36,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["COMMON_PORTS", "check_roots", "check_targets", "faulty_variables", "is_loopback", "numeric_host"]
+__all__ = [
+    "COMMON_PORTS",
+    "check_headers",
+    "check_roots",
+    "check_targets",
+    "faulty_variables",
+    "is_loopback",
+    "numeric_host",
+]
 
 HOSTLESS = {"duckdb", "file", "mem", "memory", "sqlite", "sqlite3"}  # schemes that name a file, or nothing
 HOSTLESS_DRIVERS = {"", "aiosqlite", "pysqlcipher", "pysqlite"}
@@ -227,6 +235,22 @@ def check_targets(
     for name, problem in _lone_ports(rules, flags, {**env, **flags}):
         out.append(f"argument {name.lower()}: the port is refused: {problem}")
     return tuple(dict.fromkeys(out))
+
+
+def check_headers(
+    headers: Mapping[str, str],
+    *,
+    allowed: Iterable[tuple[str, int]],
+    own_port: int | None,
+    names: Iterable[str],
+    folders: Iterable[Path],
+) -> tuple[str, ...]:
+    """Everything in headers for a server that points outside of its run's stack, as `header NAME: …`.
+
+    A server may follow what a header says (a callback, an upstream) as it follows a variable.
+    """
+    found = check_targets(headers, (), allowed=allowed, own_port=own_port, names=names, folders=folders)
+    return tuple(sentence.replace("variable ", "header ", 1) for sentence in found)
 
 
 def check_roots(uris: Sequence[str], *, folders: Iterable[Path]) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ TRIES = 5  # how often in a row a stream may bring nothing before it is asked fo
 LEGACY_S = 3.0  # for the first event of the transport that came before this one
 MAX_REDIRECTS = 3
 QUOTED_BYTES = 200
+BODY_SHOWN_BYTES = 2_000  # of a body that is no answer, told to whoever asked
 HEADER_LIMIT_CHARS = 4_000  # of one header that repeats an argument
 
 _META_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -61,6 +62,14 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _ENDPOINT = re.compile(rb"(?m)^event:[ ]?endpoint\s*$")
 _REDIRECTS = (301, 302, 303, 307, 308)
+_LOGIN_HINT = (
+    'hand over what it asks for: headers = { Authorization = "Bearer …" } under [server] in harness.toml, headers= in '
+    "start_server; or start it in a form that asks for nothing"
+)
+_REFUSED_HINT = "is what was sent what the server was started with? its value is shown nowhere"
+_LEGACY = (
+    "the server speaks HTTP+SSE, the transport of protocol version 2024-11-05, and not its successor, Streamable HTTP"
+)
 _LEGACY_HINT = (
     "start the server with Streamable HTTP (often a transport called http or streamable-http, at the path /mcp)"
 )
@@ -78,16 +87,29 @@ class HttpAnswer:
 class HttpPipe:
     """A running server and its address.
 
+    Args:
+        headers: Sent with every request of the session.
     Attributes:
         url: Its MCP endpoint; another path of the same origin after a redirect.
+        own_headers: What is sent with every request of the session.
         session: The session id that it gave, "" without one.
         version: The protocol version in force in the handshake era, "" before.
     """
 
-    def __init__(self, process: ServerProcess, recorder: Recorder, *, url: str, limit: int, shared: bool) -> None:
+    def __init__(
+        self,
+        process: ServerProcess,
+        recorder: Recorder,
+        *,
+        url: str,
+        headers: Mapping[str, str],
+        limit: int,
+        shared: bool,
+    ) -> None:
         self.process = process
         self.recorder = recorder
         self.url = url
+        self.own_headers = dict(headers)
         self.session = ""
         self.version = ""
         self.on_line: Callable[[bytes], None] = lambda _: None
@@ -236,7 +258,7 @@ class HttpPipe:
 
     def headers_for(self, message: Mapping[str, Any]) -> dict[str, str]:
         """What the transport asks to be said besides the message."""
-        out = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        out = {"accept": "application/json, text/event-stream", "content-type": "application/json", **self.own_headers}
         method, params = message.get("method"), message.get("params")
         params = params if isinstance(params, Mapping) else {}
         if _is_modern(message):
@@ -252,7 +274,7 @@ class HttpPipe:
 
     def session_headers(self) -> dict[str, str]:
         """What tells the server which session of the handshake era a request belongs to."""
-        out = {}
+        out = dict(self.own_headers)
         if self.version:
             out["mcp-protocol-version"] = encode_header(self.version)
         if self.session:
@@ -287,12 +309,7 @@ class HttpPipe:
             if loss.status in (401, 407) and not self._spoken:
                 await self.ask("GET", well_known(self.url), probe="well-known")
             if loss.status in (400, 404, 405, 406, 415) and not self._spoken and await self._is_legacy():
-                loss = Loss(
-                    "the server speaks HTTP+SSE, the transport of protocol version 2024-11-05, and not its successor, "
-                    "Streamable HTTP",
-                    loss.status,
-                    _LEGACY_HINT,
-                )
+                loss = dataclasses.replace(loss, why=_LEGACY, hint=_LEGACY_HINT)
             if not self.dead:
                 self.on_lost(wanted, loss)
 
@@ -436,28 +453,43 @@ class HttpPipe:
         message: Mapping[str, Any],
     ) -> Loss | None:
         """A response without the answer that it should bring."""
+        body = bytes(reader.body[:BODY_SHOWN_BYTES])
         if broken:
             with anyio.move_on_after(CLOSING_S):
                 await self.process.ended.wait()
             if self.process.look():
                 return None
-            return Loss(f"the response broke off: {broken}", response.status_code)
+            return Loss(f"the response broke off: {broken}", response.status_code, kind=reader.kind, body=body)
         status = response.status_code
         if status == 404 and with_session and message.get("method") != "initialize":
             self.recorder.add(Diagnostic, what="session-lost", detail=str(message.get("method")))
             self.session = ""
-            return Loss("HTTP 404: the server no longer knows the session", status)
-        if status in (401, 403, 407) and not self._spoken:
-            asked = response.headers.get("www-authenticate", "")
-            said = f", WWW-Authenticate: {cut(asked)}" if asked else ", without saying how (no WWW-Authenticate)"
-            hint = "a server that asks for authorization cannot be judged: start it in a form that asks for none"
-            return Loss(f"the server asks for authorization: HTTP {status}{said}", status, hint)
-        return Loss(described(status, reader.kind, bytes(reader.body), stream=reader.is_stream), status)
+            return Loss("HTTP 404: the server no longer knows the session", status, kind=reader.kind, body=body)
+        if status in (401, 403, 407):
+            return Loss(*self._not_let_in(reader, response), kind=reader.kind, body=body)
+        why = described(status, reader.kind, bytes(reader.body), stream=reader.is_stream)
+        return Loss(why, status, kind=reader.kind, body=body)
+
+    def _not_let_in(self, reader: HttpReader, response: httpx2.Response) -> tuple[str, int, str]:
+        """Why, the status, and what to do about it."""
+        status, sent = response.status_code, ", ".join(self.own_headers)
+        asked = response.headers.get("www-authenticate", "")
+        said = f", WWW-Authenticate: {cut(asked)}" if asked else ", without saying how (no WWW-Authenticate)"
+        what = f"the server asks for authorization: HTTP {status}{said}"
+        if status == 403:
+            what = f"the server does not let us in: {described(status, reader.kind, bytes(reader.body), stream=False)}"
+        if not sent:
+            return what, status, _LOGIN_HINT
+        return f"{what}; it was sent {sent}", status, _REFUSED_HINT
 
     async def _is_legacy(self) -> bool:
         """Whether a GET begins a stream that names an endpoint, as the transport before this one did."""
         answer = await self.ask(
-            "GET", self.url, headers={"accept": "text/event-stream"}, probe="legacy", within=LEGACY_S
+            "GET",
+            self.url,
+            headers={"accept": "text/event-stream", **self.own_headers},
+            probe="legacy",
+            within=LEGACY_S,
         )
         return answer.status == 200 and _ENDPOINT.search(answer.body) is not None
 
@@ -611,6 +643,7 @@ async def open_http(
     argv: Sequence[str],
     *,
     url: str,
+    headers: Mapping[str, str] | None = None,
     cwd: Path,
     env: Mapping[str, str],
     marker: str,
@@ -623,6 +656,7 @@ async def open_http(
 
     Args:
         url: Its endpoint, on a port of this machine that nobody holds.
+        headers: Sent with every request of the session.
         marker: Text in the environment of this server and its children, and of nobody else.
         limit: Of one message, in bytes.
         shared: Another process than a child of ours may hold the port: the command runs a container.
@@ -640,7 +674,7 @@ async def open_http(
         )
     process = start_process(argv, cwd=cwd, env=env, marker=marker, server=server)
     recorder.add(Spawned, argv=tuple(argv), cwd=str(cwd), env=tuple(sorted(env)), pid=process.pid)
-    pipe = HttpPipe(process, recorder, url=url, limit=limit, shared=shared)
+    pipe = HttpPipe(process, recorder, url=url, headers=headers or {}, limit=limit, shared=shared)
     with anyio.CancelScope(shield=True):  # between the start and its pipes nothing may come
         await pipe.connect()
     return pipe
@@ -652,7 +686,7 @@ async def open_http(
 def described(status: int, kind: str, body: bytes, *, stream: bool) -> str:
     """What came instead of an answer, in words."""
     if stream:
-        return "the event stream ended without the answer"
+        return f"the event stream (HTTP {status}, {kind}) ended without the answer"
     named = kind or "no content type"
     if kind == "text/html" or body[:200].lstrip().lower().startswith((b"<!doctype html", b"<html")):
         title = _TITLE.search(body)

@@ -43,9 +43,9 @@ async def look_closer(pipe: HttpPipe, era: Era, meta: Mapping[str, Any]) -> None
 
     async def post(probe: str, method: str = "", *, without: tuple[str, ...] = (), **more: str) -> None:
         body = message(method or ("server/discover" if modern else "ping"))
-        headers = {name: value for name, value in pipe.headers_for(body).items() if name not in without}
-        headers |= {name.replace("_", "-"): value for name, value in more.items()}
-        await say(probe, body, headers)
+        headers = {name.replace("_", "-"): value for name, value in more.items()}
+        out = {*without, *headers}
+        await say(probe, body, {k: v for k, v in pipe.headers_for(body).items() if k.lower() not in out} | headers)
 
     if modern:  # a server of both eras may answer a GET in the way of the other
         hello = {"protocolVersion": HANDSHAKE_VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT}
@@ -53,6 +53,8 @@ async def look_closer(pipe: HttpPipe, era: Era, meta: Mapping[str, Any]) -> None
         await say("other-era", body, pipe.headers_for(body))
     await pipe.ask("GET", probe="get", headers={"accept": "text/event-stream"} | pipe.session_headers(), within=PROBE_S)
     await pipe.ask("GET", well_known(pipe.url), probe="well-known", within=PROBE_S)
+    if pipe.own_headers:
+        await post("unauthorized", without=tuple(name.lower() for name in pipe.own_headers))
     await post("origin", origin=f"http://{FOREIGN}")
     await post("host", host=FOREIGN)
     await post("version", mcp_protocol_version=PAST_VERSION)

@@ -7,11 +7,11 @@ transport below another client, or a proxy. What is a message of the server's co
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+from harness.engine.mask import is_credential_header
 from harness.engine.record import Recorder
 from harness.engine.sse import SseItem, SseParser
 from harness.model.frame import is_response, message_in
@@ -35,8 +35,6 @@ BYTES_LIMIT = 2 * 1024 * 1024 * 1024  # of one transcript in all
 CHUNKS_KEPT = 2_000  # of one stream; later ones are not noted one by one
 STILL_S = 0.2  # bytes that came so short a time ago are still coming
 
-_CREDENTIALS = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie2?|x-api-key", re.IGNORECASE)
-
 How = Literal["complete", "broken", "closed"]
 
 
@@ -45,7 +43,7 @@ def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
     out = []
     for name, value in headers:
         shown, text = name.decode("latin-1"), value.decode("latin-1")
-        if _CREDENTIALS.fullmatch(shown):
+        if is_credential_header(shown):
             scheme, blank, rest = text.partition(" ") if "authorization" in shown.lower() else ("", "", text)
             text = f"{scheme}{blank}{'*' * len(rest)}"
         out.append(f"{shown}: {text}")

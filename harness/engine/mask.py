@@ -8,7 +8,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["MIN_SECRET_CHARS", "SECRET_WORDS", "Masker", "is_secret_name", "is_secret_value"]
+__all__ = [
+    "MIN_SECRET_CHARS",
+    "SECRET_WORDS",
+    "Masker",
+    "header_secrets",
+    "is_credential_header",
+    "is_secret_name",
+    "is_secret_value",
+]
 
 MIN_SECRET_CHARS = 4  # shorter values would blank out half of a transcript
 MIN_NUMBER_CHARS = 8  # a shorter number is a port, a size or a limit
@@ -16,6 +24,7 @@ MIN_WORD_CHARS = 16  # a shorter word ("tools", "postgres", "result") may be a k
 SECRET_WORDS = ("APIKEY", "CREDENTIAL", "PASSPHRASE", "PASSWD", "PASSWORD", "PRIVATEKEY", "SECRET", "TOKEN")
 _ENDS = ("KEY", "PASS", "PAT", "PWD")  # of a name of several words
 _OTHER_KEYS = ("FOREIGN", "PARTITION", "PRIMARY", "PUBLIC", "SORT")
+_CREDENTIALS = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie2?|x-api-key", re.IGNORECASE)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")  # what no way of writing a text spells in another way
 _WORDLIKE = re.compile(r"[A-Za-z]+(?:[ _.,:/-][A-Za-z]+)*|[A-Za-z]+\d{1,2}")
@@ -40,6 +49,17 @@ def is_secret_value(value: str) -> bool:
     if re.fullmatch(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?", value):
         return len(value) >= MIN_NUMBER_CHARS
     return len(value) >= MIN_WORD_CHARS or _WORDLIKE.fullmatch(value) is None
+
+
+def is_credential_header(name: str) -> bool:
+    """Whether a header's name says that its value is a secret: `Authorization`, `Cookie`, `X-Api-Key`."""
+    return _CREDENTIALS.fullmatch(name) is not None or is_secret_name(name)
+
+
+def header_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """What is to be masked of headers: each value that is a credential, and without its scheme ("Bearer …")."""
+    found = [value for name, value in headers.items() if is_credential_header(name)]
+    return tuple(part for value in found for part in (value, value.partition(" ")[2]) if part)
 
 
 class Masker:

@@ -29,11 +29,15 @@ class Loss:
         why: In words.
         status: Of the HTTP response that came instead, 0 without one.
         hint: What to do about it, where nothing of this server can be had before that is done.
+        kind: The media type of that response.
+        body: How its body began, where that is no message.
     """
 
     why: str
     status: int = 0
     hint: str = ""
+    kind: str = ""
+    body: bytes = b""
 
 
 class Pipe(Protocol):

@@ -22,10 +22,10 @@ from harness.engine.container import container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, EvidenceLost
-from harness.engine.guard import check_roots, check_targets
+from harness.engine.guard import check_headers, check_roots, check_targets
 from harness.engine.http_pipe import HttpPipe
 from harness.engine.http_probe import look_closer
-from harness.engine.mask import Masker, is_secret_name
+from harness.engine.mask import Masker, header_secrets, is_secret_name
 from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
 from harness.engine.scope import Scope
@@ -37,6 +37,7 @@ from harness.engine.suite import run_cases
 from harness.engine.tail import describe_code
 from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Lost, NotSpoken, Refused, TimedOut, WireSession
 from harness.errors import ConfigError, HarnessError, ServerError, iterate_errors, world_error
+from harness.model.headers import header_problem
 from harness.model.outcome import cut
 from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import CaseSpec, CommandSpec, ProfileSpec, ProjectSpec, Run, Transport
@@ -48,7 +49,6 @@ __all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "r
 
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
 MAX_RESTARTS = 100  # of one run's server: evidence has an end, also of one that dies of every call
-PROBE_START_S = 10.0
 PROBE_PING_S = 0.5
 PROBE_WAIT_S = 1.0  # for what comes back to the broken line, where the server is slow to answer
 PROBE_LEAST_S = 0.3  # the same, where it is quick
@@ -445,6 +445,7 @@ def _session(
         began=0.0,
         transport=project.server.transport,
         url=start.url,
+        headers=dict(start.headers),
         secrets=masker.secrets,
         command=start.argv if start.container is None else start.container.argv,
         cwd=str(start.cwd),
@@ -609,9 +610,9 @@ async def _probe(bench: _Bench) -> None:
         return
     try:
         session = WireSession(pipe, era=bench.run.key.era, answers=Answers(bench.start.profile), zero=False)
-        if await pipe.ready(min(server.start_timeout_s, PROBE_START_S)):
+        if await pipe.ready(server.start_timeout_s):
             return
-        await session.open(timeout_s=min(server.start_timeout_s, PROBE_START_S))
+        await session.open(timeout_s=server.start_timeout_s)
         if isinstance(pipe, HttpPipe):
             await look_closer(pipe, session.era, session.meta)
             return
@@ -648,6 +649,10 @@ def placed(project: ProjectSpec, profile: ProfileSpec, sentence: str) -> str:
         owner = ("profiles", profile.name) if name in profile.env else ("server",)
         path = (*owner, "env", name)
         sentence = sentence.removeprefix(f"variable {name}: ")
+    elif sentence.startswith("header "):
+        name = sentence.removeprefix("header ").partition(": ")[0]
+        path = ("server", "headers", name)
+        sentence = sentence.removeprefix(f"header {name}: ")
     elif sentence.startswith("root "):
         index = int(name.removeprefix("root ")) - 1
         place = project.places.get(("profiles", profile.name, "roots", str(index)), project.place)
@@ -689,7 +694,8 @@ def _values(
 
 def _names(run: Run, project: ProjectSpec, selected: list[tuple[str, CaseSpec]]) -> Iterator[str]:
     server = project.server
-    yield from names_in([*server.command, server.cwd, server.url, dict(server.env), dict(run.profile.env)])
+    declared = [dict(server.env), dict(server.headers), dict(run.profile.env)]
+    yield from names_in([*server.command, server.cwd, server.url, *declared])
     yield from placeholders_of(run.profile)
     for _, case in selected:
         for step in (*case.steps, *case.cleanup):
@@ -722,19 +728,21 @@ def _start(
         cwd = project.root / expand(server.cwd, values)
         profile = expanded_profile(run.profile, values)
         url = expand(server.url, values)
+        headers = {name: expand(text, values) for name, text in server.headers.items()}
     except UnknownPlaceholder as error:
         raise ConfigError(f"{project.place}: ${{{error.args[0]}}} has no value here", server=server.name) from None
-    masker.add(*(text for name, text in declared.items() if is_secret_name(name)))
+    masker.add(*(text for name, text in declared.items() if is_secret_name(name)), *header_secrets(headers))
     port = values.get("port")
-    refused = check_targets(
-        declared,
-        argv,
-        allowed=stack.addresses,
-        own_port=port if isinstance(port, int) else None,
-        names=stack.names,
-        folders=(folder, project.root),
-    )
-    refused += check_roots([item.uri for item in profile.roots or ()], folders=(folder, project.root))
+    own_port, folders = port if isinstance(port, int) else None, (folder, project.root)
+    around: dict[str, Any] = {
+        "allowed": stack.addresses,
+        "own_port": own_port,
+        "names": stack.names,
+        "folders": folders,
+    }
+    refused = check_targets(declared, argv, **around) + check_headers(headers, **around)
+    refused += tuple(f"header {name}: {said}" for name, text in headers.items() if (said := header_problem(name, text)))
+    refused += check_roots([item.uri for item in profile.roots or ()], folders=folders)
     if refused:
         raise ConfigError(
             masker.text("the server was not started:\n" + "\n".join(placed(project, run.profile, x) for x in refused)),
@@ -754,7 +762,9 @@ def _start(
     env = server_environment({**built.env, **declared}, home=folder, bin=built.bin)
     container = container_run(argv, scope=scope, server=folder.name)
     marker = f"{folder}{os.sep}"
-    return Start(argv=argv, cwd=cwd, env=env, marker=marker, container=container, url=url, profile=profile)
+    return Start(
+        argv=argv, cwd=cwd, env=env, marker=marker, container=container, url=url, headers=headers, profile=profile
+    )
 
 
 # --- after the end --------------------------------------------------------------------------------

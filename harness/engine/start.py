@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from secrets import randbelow
@@ -34,6 +34,7 @@ class Start:
         marker: Text in the environment of this server and its children, and of nobody else.
         container: What the command runs in Docker, if it does.
         url: Where it is to listen, with its port; "" where it speaks over its own pipes.
+        headers: Sent with every request to that URL.
         profile: What the client answers, without placeholders.
     """
 
@@ -43,6 +44,7 @@ class Start:
     marker: str
     container: ContainerRun | None = None
     url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
     profile: ProfileSpec = PLAIN
 
     async def open(self, recorder: Recorder, server: str) -> Pipe:
@@ -73,6 +75,7 @@ class Start:
             pipe = await open_http(
                 argv,
                 url=self.url,
+                headers=self.headers,
                 cwd=self.cwd,
                 env=self.env,
                 marker=self.marker,

@@ -9,13 +9,14 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import anyio
 import regex
 
 from harness.engine.record import Recorder
-from harness.engine.wire import PROGRESS_TIMES, Cancelled, Died, Final, TimedOut, WireSession
+from harness.engine.wire import PROGRESS_TIMES, Cancelled, Died, Final, Lost, TimedOut, WireSession
 from harness.model.outcome import (
     Answer,
     Missing,
@@ -34,13 +35,16 @@ __all__ = ["CONFIRM_TOKEN", "Bench", "run_cases"]
 
 CONFIRM_TOKEN = re.compile(r'confirm_token=\\?"([0-9a-f]+)\\?"')
 
-Verdict = Literal["ok", "stopped", "timed-out", "died", "unresolved", "untouched"]
-_HOW: Mapping[Verdict, Literal["completed", "stopped", "timed-out", "died"]] = {
+Verdict = Literal["ok", "stopped", "timed-out", "died", "lost", "unresolved", "untouched"]
+CaseHow = Literal["completed", "stopped", "timed-out", "died", "lost"]
+REPLACED = ("timed-out", "died", "lost")  # what a server has done that no further case is given to
+_HOW: Mapping[Verdict, CaseHow] = {
     "ok": "completed",
     "stopped": "stopped",
     "unresolved": "stopped",
     "timed-out": "timed-out",
     "died": "died",
+    "lost": "lost",
 }
 
 
@@ -133,13 +137,13 @@ async def _run_case(run: _Case) -> str:
                 break
         how = _HOW[verdict]
         run.deadline = float("inf")  # cleanup has its own time
-        if verdict in ("timed-out", "died"):
+        if verdict in REPLACED:
             end(how)  # the transcript of that server ends now
             await run.bench.restart(f"{run.suite}/{run.case.id} {how}")
         for index, step in enumerate(run.case.cleanup):
             ref = StepRef(suite=run.suite, case=run.case.id, phase="cleanup", index=index)
             after = await _run_step(run, step, ref)
-            if after in ("timed-out", "died"):
+            if after in REPLACED:
                 end(how)
                 await run.bench.restart(f"cleanup of {run.suite}/{run.case.id} {after}")
         end(how)
@@ -192,8 +196,11 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
     _started(recorder, step, ref, target, arguments, shown, timeout_s)
     now = time.monotonic()
     deadline, limit = (min(now + seconds, run.deadline) for seconds in (timeout_s, PROGRESS_TIMES * timeout_s))
+    within = f"within {timeout_s:g} s"
+    if run.deadline < now + timeout_s:
+        within = f"before the {run.case.timeout_s:g} s of the case were over"
     try:
-        final = await _act(run, step, ref, target, arguments, deadline, limit)
+        final = await _act(run, step, ref, target, arguments, deadline, limit, within)
     except Cancelled:
         return await _after_cancel(run, step, ref, expect, timeout_s)
     except TimedOut as error:
@@ -201,7 +208,8 @@ async def _attempt(run: _Case, step: StepSpec, ref: StepRef, *, retry: bool, fre
     except Died as error:
         if fresh and error.untouched:
             return _ended(recorder, ref, "retried", f"not read: {error}", "untouched")
-        return _ended(recorder, ref, "died", str(error), "died")
+        how: Literal["lost", "died"] = "lost" if isinstance(error, Lost) else "died"
+        return _ended(recorder, ref, how, str(error), how)
     except ValueError as error:
         return _ended(recorder, ref, "unresolved", f"the arguments are no JSON: {error}", "unresolved")
     if final is None:
@@ -237,27 +245,32 @@ async def _after_cancel(run: _Case, step: StepSpec, ref: StepRef, expect: Expect
     except TimedOut as error:
         return _ended(recorder, ref, "timed-out", str(error), "timed-out")
     except Died as error:
-        return _ended(recorder, ref, "died", str(error), "died")
+        how: Literal["lost", "died"] = "lost" if isinstance(error, Lost) else "died"
+        return _ended(recorder, ref, how, str(error), how)
     wrong = tuple(compare_prompts(expect, session.prompts_of(ref)))
     return _ended(recorder, ref, "cancelled", "; ".join(wrong), "stopped" if wrong else "ok")
 
 
 async def _act(
-    run: _Case, step: StepSpec, ref: StepRef, target: str, arguments: Mapping[str, Any], deadline: float, limit: float
+    run: _Case,
+    step: StepSpec,
+    ref: StepRef,
+    target: str,
+    arguments: Mapping[str, Any],
+    deadline: float,
+    limit: float,
+    within: str,
 ) -> Final | None:
-    session = run.bench.session
-    first = await session.perform(
-        step.action, target, arguments, deadline=deadline, step=ref, limit=limit, cancel_after_s=step.cancel_after_s
+    perform = partial(
+        run.bench.session.perform, step.action, target, deadline=deadline, step=ref, limit=limit, within=within
     )
+    first = await perform(arguments, cancel_after_s=step.cancel_after_s)
     if not step.confirm:
         return first
     token = CONFIRM_TOKEN.search(answer_of(step.action, first.message).text)
     if token is None:
         return None
-    confirmed = {**arguments, "confirm_token": token[1]}
-    return await session.perform(
-        step.action, target, confirmed, deadline=deadline, step=ref, number=first.round + 1, limit=limit
-    )
+    return await perform({**arguments, "confirm_token": token[1]}, number=first.round + 1)
 
 
 def _capture(run: _Case, step: StepSpec, answer: Answer) -> tuple[str, ...]:

@@ -74,10 +74,14 @@ _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 
 class TimedOut(Exception):
-    """No answer in time; `label` is the request's, `id` its id, "" where no time was left to send it."""
+    """No answer in time; `label` is the request's, `id` its id, "" where no time was left to send it.
 
-    def __init__(self, label: str, seconds: float, id: int | str) -> None:  # noqa: A002 - it is called so
-        sent = f"no answer to {label} within {seconds:g} s"
+    Args:
+        within: The time in the words of whoever asked for it ("within 0.5 s"), not what was left of it.
+    """
+
+    def __init__(self, label: str, within: str, id: int | str) -> None:  # noqa: A002 - it is called so
+        sent = f"no answer to {label} {within}"
         super().__init__(sent if id != "" else f"{label} was not sent: no time was left for it")
         self.label = label
         self.id = id
@@ -104,6 +108,7 @@ class Lost(Died):
 
     def __init__(self, loss: Loss) -> None:
         super().__init__(loss.why)
+        self.loss = loss
         self.status = loss.status
         self.hint = loss.hint
 
@@ -148,6 +153,7 @@ class _Clock:
     method: str
     label: str
     timeout_s: float
+    within: str
     step: StepRef | None
     until: float
     timer: asyncio.TimerHandle
@@ -205,7 +211,6 @@ class WireSession:
         self._replies: set[asyncio.Task[None]] = set()  # answers to the server that somebody is still thinking about
         self._labels: tuple[str, ...] = ()
         self._last: str | None = None
-        self._step: StepRef | None = None
         self._framed = asyncio.Event()
         client = {"name": "mcp-rollcall", "version": __version__}
         self._client = client
@@ -321,12 +326,14 @@ class WireSession:
         number: int = 1,
         limit_s: float | None = None,
         cancel_after_s: float | None = None,
+        within: str = "",
     ) -> Mapping[str, Any]:
         """Sends one request and gives the response object, whatever is in it.
 
         Args:
             limit_s: Progress is asked for, and gives the request its time again, up to so much in all.
             cancel_after_s: When it is cancelled, if it has no answer then.
+            within: The time that was asked for, in words, where `timeout_s` is only what is left of it.
         Raises:
             Cancelled: That has happened.
             TimedOut: After `timeout_s`; the server was told by notifications/cancelled. At once, and without sending
@@ -336,8 +343,9 @@ class WireSession:
         """
         if self._pipe.dead or self._pipe.process.look():
             raise Died(self._pipe.dead or self._pipe.ended, untouched=self._pipe.process.ended.is_set())
+        within = within or f"within {timeout_s:g} s"
         if timeout_s <= 0:
-            raise TimedOut(label, timeout_s, "")
+            raise TimedOut(label, within, "")
         key = next(self._ids)
         token = _token(key) if limit_s is not None else None
         meta = self._meta if self.era == "modern" else {}
@@ -352,7 +360,6 @@ class WireSession:
         self._waiting[key] = future
         self._unanswered[key] = label
         self._labels = (*self._labels, label)
-        self._step = step
         self._starts[key] = self._pipe.sent_bytes
         self._courses[key] = (label, step)
         await self._send(key, line, label, step, number)
@@ -361,9 +368,10 @@ class WireSession:
             method=method,
             label=label,
             timeout_s=timeout_s,
+            within=within,
             step=step,
             until=self._loop.time() + (limit_s or 0.0),
-            timer=self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, timeout_s, step),
+            timer=self._loop.call_later(max(0.0, timeout_s), self._expire, key, method, label, within, step),
         )
         if token is not None:
             self._clocks[token] = clock
@@ -394,7 +402,7 @@ class WireSession:
         if method in ("initialize", "server/discover"):
             return
         if self._pipe.abandon(key):
-            self._recorder.add(Diagnostic, what="cancelled", detail=self._unanswered.get(key, ""), step=self._step)
+            self._note_of(key, "cancelled", self._unanswered.get(key, ""))
         else:
             self.notify("notifications/cancelled", {"requestId": key, "reason": reason})
 
@@ -420,6 +428,7 @@ class WireSession:
         number: int = 1,
         limit: float | None = None,
         cancel_after_s: float | None = None,
+        within: str = "",
     ) -> Final:
         """One call, resource or prompt, with all rounds of input that the server asks for in the modern era.
 
@@ -429,6 +438,7 @@ class WireSession:
             limit: Where the profile asks for progress: how long that may put the deadline off; without it
                 PROGRESS_TIMES of what is left now.
             cancel_after_s: When it is cancelled, whichever round it stands in.
+            within: The time that was asked for, in words; what is left until `deadline` without it.
         Raises:
             TimedOut, Cancelled, Died, ValueError: As `request`.
         """
@@ -441,6 +451,7 @@ class WireSession:
         twisted = False
         began = time.monotonic()
         whole = deadline - began
+        within = within or f"within {whole:g} s"
         limit = began + PROGRESS_TIMES * whole if limit is None else limit
         for count in range(INPUT_ROUNDS + 1):
             now = time.monotonic()
@@ -459,6 +470,7 @@ class WireSession:
                     number=current,
                     limit_s=most,
                     cancel_after_s=after,
+                    within=within,
                 )
             except Died as error:
                 error.untouched = error.untouched and current == 1  # an earlier round was read
@@ -472,7 +484,12 @@ class WireSession:
                 return Final(message=message, round=current, problem="it was a probe" if asked else "")
             if not asked or not isinstance(result, Mapping):
                 if self.twist is not None and self.twist.is_for_replay and "requestState" in more:
-                    await self._replay(method, {**params, **more}, label, left, step, current + 1)
+                    self.twist.used = True
+                    self._recorder.add(Diagnostic, what=STATE_PROBE, detail=_dump({"kind": self.twist.kind}), step=step)
+                    with suppress(TimedOut):  # a round that has been answered, a second time
+                        await self.request(
+                            method, {**params, **more}, label=label, timeout_s=left, step=step, number=current + 1
+                        )
                 return Final(message=message, round=current)
             answers, problem = await self._input(result, label, step)
             if count == INPUT_ROUNDS:
@@ -497,16 +514,6 @@ class WireSession:
         self.twist.used = True
         self._recorder.add(Diagnostic, what=STATE_PROBE, detail=_dump(changed[1]), step=step)
         return dict(more) if changed[0] is None else {**more, "requestState": changed[0]}, True
-
-    async def _replay(
-        self, method: str, params: Mapping[str, Any], label: str, timeout_s: float, step: StepRef | None, number: int
-    ) -> None:
-        """Sends a round that has been answered a second time."""
-        assert self.twist is not None
-        self.twist.used = True
-        self._recorder.add(Diagnostic, what=STATE_PROBE, detail=_dump({"kind": self.twist.kind}), step=step)
-        with suppress(TimedOut):
-            await self.request(method, params, label=label, timeout_s=timeout_s, step=step, number=number)
 
     async def list_all(self, method: str, key: str, *, timeout_s: float) -> Listing:
         """All pages of a list.
@@ -606,7 +613,7 @@ class WireSession:
         clock.timer.cancel()
         left = max(0.0, min(clock.timeout_s, clock.until - self._loop.time()))
         clock.timer = self._loop.call_later(
-            left, self._expire, clock.key, clock.method, clock.label, clock.timeout_s, clock.step
+            left, self._expire, clock.key, clock.method, clock.label, clock.within, clock.step
         )
 
     def _asked(self, message: Mapping[str, Any]) -> None:
@@ -708,8 +715,13 @@ class WireSession:
                 await self._pipe.process.ended.wait()
             if not self._pipe.process.ended.is_set():
                 raise Died("the server closed its stdin") from None
-            self._recorder.add(Diagnostic, what="not-read", detail=label, step=step)
+            self._note_of(key, "not-read", label)
             raise Died(self._pipe.ended, untouched=True) from None
+
+    def _note_of(self, key: int | str, what: str, label: str) -> None:
+        """Notes something of one request, while it is waited for."""
+        step = self._courses.get(key, ("", None))[1]
+        self._recorder.add(Diagnostic, what=what, detail=label, step=step, request=key)
 
     def _send_quietly(self, line: bytes, label: str) -> None:
         if self._pipe.dead or self._pipe.exit is not None:
@@ -720,11 +732,11 @@ class WireSession:
         except PipeClosed:
             return
 
-    def _expire(self, key: int | str, method: str, label: str, timeout_s: float, step: StepRef | None) -> None:
+    def _expire(self, key: int | str, method: str, label: str, within: str, step: StepRef | None) -> None:
         future = self._waiting.get(key)
         if future is None or future.done():
             return
-        self._recorder.add(Diagnostic, what="timeout", detail=label, step=step)
+        self._note_of(key, "timeout", label)
         if unsent := self._pipe.unsent:
             reading = self._pipe.reading
             detail = f"the server {'was still reading' if reading else 'has stopped reading'} its stdin; {unsent} bytes"
@@ -741,8 +753,8 @@ class WireSession:
                 step=step,
             )
         self._children(step)
-        self._give_up(key, method, f"no answer within {timeout_s:g} s")
-        future.set_exception(TimedOut(label, timeout_s, key))
+        self._give_up(key, method, f"no answer {within}")
+        future.set_exception(TimedOut(label, within, key))
 
     def _children(self, step: StepRef | None) -> None:
         """Notes what runs under the server that was not there when the session began."""
@@ -760,7 +772,7 @@ class WireSession:
             return
         self._labels = tuple(self._unanswered.values())
         self._last = label
-        self._recorder.add(Diagnostic, what="lost", detail=label, step=self._step)
+        self._note_of(key, "lost", label)
         future = self._waiting.get(key)
         if future is not None and not future.done():
             future.set_exception(Lost(loss))
@@ -772,7 +784,7 @@ class WireSession:
                 continue
             untouched = ended and self._pipe.unread_from(self._starts[key])
             if untouched:
-                self._recorder.add(Diagnostic, what="not-read", detail=self._unanswered[key], step=self._step)
+                self._note_of(key, "not-read", self._unanswered[key])
             future.set_exception(Died(why, untouched=untouched))
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from harness.findings.exercised import nearest
+from harness.findings.http import was_asked
 from harness.findings.ledger import CellLedger
 from harness.findings.output_schema import declares, has_output_schemas, lacking_message
 from harness.findings.parameters import CellParameters, covers
@@ -407,6 +408,9 @@ class _Judge:
         elif self._may_be_needed(entry, ledgers):
             if not expired:
                 self.undecided(entry, "backends were left out by the selection", True)
+        elif not any(was_asked(view, entry.check) for ledger in ledgers for view in ledger.views):
+            if not expired:
+                self.undecided(entry, "no process of the server answered the probe that shows it", self.plan.partial)
         elif all(ledger.judged for ledger in scope):
             runs = sum(len(ledger.views) for ledger in scope)
             times = "one run" if runs == 1 else f"{runs} runs"

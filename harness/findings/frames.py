@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from harness.model.frame import buried_replies, is_response, message_in
 from harness.model.transcript import (
@@ -153,7 +153,8 @@ class Exchange:
         name: Tool, prompt or URI that it is about, from the frame; "" for other methods.
         params: Its `params`.
         reply: The first reply.
-        cancelled: Whether we said by notifications/cancelled that we wait no longer.
+        cancelled: How the server was told that it is waited for no longer, "" if it was not: by
+            "notifications/cancelled" or, over HTTP in the modern era, by the end of its "stream".
         spoilt: The line that holds its reply and is no message; `used` there if the engine went on with it.
         given_up: Number of the event at which the engine stopped waiting for it, None if it did not.
     """
@@ -166,7 +167,7 @@ class Exchange:
     reply: Reply | None = None
     spoilt: Line | None = None
     given_up: int | None = None
-    cancelled: bool = False
+    cancelled: Literal["", "notifications/cancelled", "stream"] = ""
 
     @property
     def in_time(self) -> bool:
@@ -698,9 +699,7 @@ class _Reader:
             identity = params.get("requestId") if isinstance(params, Mapping) else None
             target = self.exact.get(_exact(identity)) if _is_id(identity) else None
             if target is not None:
-                target.cancelled = True
-            if target is not None and target.reply is None and target.given_up is None:
-                self._give_up(target, event.n)
+                self._cancel(target, event.n, "notifications/cancelled")
         elif "method" in made and "id" in made:
             self._odd_client(event)
 
@@ -805,17 +804,26 @@ class _Reader:
         self.dialogue.diagnostics.append(event)
         if event.what == "cut-short":  # the end of our own line is missing: an answer to that has no id
             self.broken += 1
-        if event.what == "cancelled":
-            open_ones = [item for item in self.by_label.get(event.detail, ()) if item.reply is None]
-            for exchange in open_ones[-1:]:
-                exchange.cancelled = True
-                if exchange.given_up is None:
-                    self._give_up(exchange, event.n)
-        if event.what in ("timeout", "lost"):
-            for exchange in reversed(self.by_label.get(event.detail, ())):
-                if exchange.reply is None and exchange.given_up is None:
-                    self._give_up(exchange, event.n)
-                    break
+        target = self._request_of(event) if event.what in ("timeout", "lost", "cancelled") else None
+        if target is not None and event.what == "cancelled":
+            self._cancel(target, event.n, "stream")
+        elif target is not None and target.reply is None and target.given_up is None:
+            self._give_up(target, event.n)
+
+    def _request_of(self, event: Diagnostic) -> Exchange | None:
+        """The request of which a note speaks; without its id the newest open one of that label."""
+        if event.request is not None:
+            return self.exact.get(_exact(event.request))
+        open_ones = [item for item in self.by_label.get(event.detail, ()) if item.reply is None]
+        if event.what != "cancelled":  # that may follow a timeout
+            open_ones = [item for item in open_ones if item.given_up is None]
+        return open_ones[-1] if open_ones else None
+
+    def _cancel(self, exchange: Exchange, n: int, how: Literal["notifications/cancelled", "stream"]) -> None:
+        """The server was told that a request is waited for no longer, in either way; one rule for both."""
+        exchange.cancelled = how
+        if exchange.reply is None and exchange.given_up is None:
+            self._give_up(exchange, n)
 
     def _give_up(self, exchange: Exchange, n: int) -> None:
         exchange.given_up = n

@@ -17,7 +17,7 @@ from harness.findings.steps import RunView
 from harness.findings.turns import REDIRECTS, described, fault_of, is_json, is_modern, own_words
 from harness.model.finding import Severity
 
-__all__ = ["see_http"]
+__all__ = ["see_http", "was_asked"]
 
 BUFFERED_S = 2.0  # what came together so long after its request cannot all have been said at the end
 BUFFERED_NOTES = 2  # so many notifications before the result
@@ -40,6 +40,13 @@ def see_http(view: RunView) -> Iterator[Seen]:
     for index, dialogue in enumerate(view.probes, len(view.dialogues)):
         if dialogue.is_http:
             yield from _Look(view, index, dialogue).probes()
+
+
+def was_asked(view: RunView, check: str) -> bool:
+    """Whether a run can show what a check is about: some need an answer to what only a probe sends."""
+    words = {word for word, (item, _) in _WORDS.items() if item == check}
+    turns = (turn for dialogue in view.probes for turn in dialogue.turns if turn.request.probe in words)
+    return not words or any(turn.response is not None for turn in turns)
 
 
 class _Look:
@@ -125,7 +132,8 @@ class _Look:
         if turn.status != 401 or any("resource_metadata" in value for value in asked):
             return
         what = "whose WWW-Authenticate names no resource_metadata" if asked else "without WWW-Authenticate"
-        said = f"{turn.label} was answered with HTTP 401 {what}: no client can find out what to bring"
+        label = "a POST without the headers of harness.toml" if turn.request.probe is not None else turn.label
+        said = f"{label} was answered with HTTP 401 {what}: no client can find out what to bring"
         yield self._said("http/challenge", turn, said, key=bool(asked))
 
     def _lack(self, turn: Turn, fault: str) -> str:
@@ -297,6 +305,8 @@ class _Look:
                 f"GET {urlsplit(turn.request.url).path} was answered with HTTP 401: who wants in has to be able to read"
             )
             yield self._said("http/well-known", turn, f"{said} without a token what to bring; without OAuth it is 404")
+        elif probe == "unauthorized":
+            yield from self._challenge(turn)
         elif probe in _WORDS and 200 <= status < 300:
             check, what = _WORDS[probe]
             said = f"a POST {what} was answered with HTTP {status}, as any other"

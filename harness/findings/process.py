@@ -152,8 +152,10 @@ def _crashed(view: RunView, index: int, dialogue: Dialogue, exited: Exited) -> S
 
 def _not_read(dialogue: Dialogue) -> list[Exchange]:
     """The open requests that the server had not read when it ended: none of them is the cause."""
-    labels = {item.detail for item in dialogue.diagnostics if item.what == "not-read"}
-    return [exchange for exchange in dialogue.open if exchange.sent.label in labels]
+    notes = [item for item in dialogue.diagnostics if item.what == "not-read"]
+    ids = {repr(item.request) for item in notes if item.request is not None}
+    labels = {item.detail for item in notes if item.request is None}
+    return [item for item in dialogue.open if repr(item.id) in ids or item.sent.label in labels]
 
 
 def _late(view: RunView, index: int, dialogue: Dialogue, exited: Exited) -> Seen:

@@ -77,6 +77,8 @@ NOTES_TOGETHER = 2  # what the engine notes of one timeout stands in as many eve
 _UNREADABLE = {"wire/not-utf8", "wire/not-jsonrpc", "wire/stdout-not-json", "http/not-json"}
 _REPLY_KEYS = (re.compile(rb'"id"\s*:'), re.compile(rb'"(?:result|error)"\s*:'))
 
+_WAYS = {"notifications/cancelled": "notifications/cancelled was sent", "stream": "its stream was closed"}
+
 Verdict = Literal["succeeded", "refused", "failed"]
 
 
@@ -373,11 +375,11 @@ def _judge_step(run: Run, attempts: _Attempts) -> Use:
             if item.step == started.step and item.method == "elicitation/create"
         ),
     }
-    if started.cancel_after_s is not None and how in ("answered", "cancelled", "timed-out", "died"):
+    if started.cancel_after_s is not None and how in ("answered", "cancelled", "timed-out", "died", "lost"):
         return _judge_cancelled(base, exchanges)
     if how == "unresolved" and (final is None or not final.in_time):
         return Use(**base, fault="suite/unresolved", why="a value was missing and nothing was sent")
-    if final is None or not final.in_time or how in ("timed-out", "died") or is_input_required(final.result):
+    if final is None or not final.in_time or how in ("timed-out", "died", "lost") or is_input_required(final.result):
         return _unanswered(base, dialogue, final)
     lost = [
         item.detail for item in dialogue.diagnostics if item.what == "capture-missing" and item.step == started.step
@@ -394,15 +396,18 @@ def _judge_cancelled(base: dict[str, Any], exchanges: Sequence[Exchange]) -> Use
     last = exchanges[-1] if exchanges else None
     base |= {"exchange": calls[-1] if calls else last, "calls": base["calls"] - (len(exchanges) - len(calls))}
     base["target"] = calls[-1].name if calls and calls[-1].name else started.target
-    if last is None or not calls or last is calls[-1]:  # over HTTP no frame says that it was cancelled
+    if (
+        last is None or not calls or last is calls[-1] or not calls[-1].cancelled
+    ):  # what follows a cancellation is a list
         if how != "answered":  # it was never cancelled
-            return _unanswered({**base, "exchange": last}, dialogue, last)
+            asked = calls[-1] if calls else last
+            return _unanswered({**base, "exchange": asked}, dialogue, asked)
         said = f"it was answered before it could be cancelled, after {started.cancel_after_s:g} s"
         return Use(**base, wrong=(said,), fault="suite/step-failed", why="a call that was not cancelled")
     if how == "cancelled":
         wrong = tuple(compare_prompts(expect_from_json(started.expect), base["prompts"]))
         return Use(**base, wrong=wrong, fault="suite/step-failed" if wrong else "", why="a call that was cancelled")
-    base["detail"] = f"tools/list was not answered within {started.timeout_s:g} s after notifications/cancelled"
+    base["detail"] = f"tools/list was not answered within {started.timeout_s:g} s after {_WAYS[calls[-1].cancelled]}"
     cause = why_unanswered(dialogue, last)
     if not cause and how == "died":
         cause = "process/crashed" if dialogue.ended_itself else "suite/step-failed"
@@ -496,7 +501,9 @@ def _unanswered(base: dict[str, Any], dialogue: Dialogue, exchange: Exchange | N
         return Use(**base, fault=cause or "suite/timed-out", fallback="suite/timed-out", why="no answer in time")
     if cause:
         return Use(**base, fault=cause, fallback="suite/step-failed", why=why)
-    if how in ("died", "answered", "retried", "no-token"):
+    if how == "cancelled" and exchange is not None and exchange.cancelled:
+        return Use(**base, why="a call that was cancelled")
+    if how in ("cancelled", "died", "lost", "answered", "retried", "no-token"):
         return Use(**base, fault="suite/step-failed", why=why)
     return Use(**base, why="the run was cut short", pending=True)
 
@@ -564,8 +571,8 @@ def zero_note(exchange: Exchange) -> str:
 
 def told(exchange: Exchange | None) -> dict[str, Any]:
     """For evidence: what we told the server when we stopped waiting."""
-    cancelled = exchange is not None and exchange.cancelled
-    return {"told": "notifications/cancelled was sent when the time was over"} if cancelled else {}
+    cancelled = exchange.cancelled if exchange is not None else ""
+    return {"told": f"{_WAYS[cancelled]} when the time was over"} if cancelled else {}
 
 
 def children_at(dialogue: Dialogue, exchange: Exchange | None) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def _late(use: Use) -> str:
     late = reply.line.event.t - use.started.t - use.seconds
     if not 0 <= late < AT_ONCE_S:
         return ""
-    sent = "notifications/cancelled" if use.exchange.cancelled else "the next line"
+    sent = use.exchange.cancelled if use.exchange.cancelled == "notifications/cancelled" else "the next line"
     closing = [item.n for item in use.dialogue.diagnostics if item.what == "closing"]
     if closing and closing[0] < reply.line.event.n:
         return f"; the answer came as soon as {sent} had been sent and the server's stdin closed"

@@ -37,8 +37,8 @@ def fault_of(dialogue: Dialogue, exchange: Exchange) -> str:
     turn = dialogue.turn_of(exchange)
     if turn is None or turn.ended is None or exchange.reply is not None:
         return ""
-    if turn.ended.how == "closed":
-        return ""
+    if turn.ended.how == "closed" or (exchange.cancelled and turn.ended.n > (exchange.given_up or 0)):
+        return ""  # we wait for nothing there, and have said so
     if turn.response is None or turn.ended.how == "broken":
         return "" if dialogue.ended_itself else "http/broken"
     status = turn.status

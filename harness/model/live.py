@@ -11,7 +11,7 @@ from harness.model.outcome import Answer, cut, resolve_pointer
 
 __all__ = ["Became", "Called", "Ended", "Notification", "Prompt", "Result", "result_of"]
 
-Became = Literal["succeeded", "refused", "failed", "timed-out", "died", "open"]
+Became = Literal["succeeded", "refused", "failed", "timed-out", "lost", "died", "cancelled", "open"]
 REPR_CHARS = 500
 
 
@@ -126,7 +126,8 @@ class Called:
         tool: Its name; of a prompt its name, of a resource its URI.
         action: "call", "read_resource" or "get_prompt".
         case: "suite/case" in which it was made.
-        became: "open" while it waits, and where it was cancelled.
+        became: "open" while it waits; "cancelled" where its caller has done so; "lost" where no answer can come any
+            more though the server lives.
         detail: Why it did not succeed, "" where it did.
     """
 

@@ -104,6 +104,7 @@ class ServerSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     transport: Transport = "stdio"
     url: str = ""  # of a server over HTTP; its port is `${port}`
+    headers: Mapping[str, str] = field(default_factory=dict)  # sent with every request to it; may hold placeholders
     eras: tuple[Era, ...] | None = None  # None: whatever it speaks
     call_timeout_s: float = CALL_TIMEOUT_S
     start_timeout_s: float = START_TIMEOUT_S

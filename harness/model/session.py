@@ -45,6 +45,7 @@ class SessionSpec:
         command: How the server is started, all placeholders expanded; `cwd` where, `env` with which variables: all that
             it gets. A child that starts one gives it a HOME and a TMPDIR of its own.
         url: Where the server is to listen, for `transport` "http"; else "". One of it can stand there at a time.
+        headers: What every request to it bears.
         values: Placeholder -> value: `backend.<role>.<output>`, `repo` and their kin.
         allowed: "host:port" of everything that a server may be pointed at; `names` are the names that go for hosts, and
             `folders` the folders in which files may lie that it is pointed at.
@@ -63,6 +64,7 @@ class SessionSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     transport: Literal["stdio", "http"] = "stdio"
     url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
     names: tuple[str, ...] = ()

@@ -302,16 +302,17 @@ class StepEnded(Event):
     """How one attempt of a step ended.
 
     `how`: "answered" (any final answer, right or wrong); "timed-out" (no answer within `timeout_s`); "died" (the
-    process ended first); "unresolved" (a placeholder or capture has no value; nothing was sent); "no-token" (a
-    confirmation whose first answer held no confirm_token); "cancelled" (we cancelled it, and the server answered what
-    came next); "retried" (answered, expectation not met, tried again; or
-    the server had ended before it read the first step of a case, which is tried again on a fresh one).
+    process ended first); "lost" (what was to bring the answer ended without it, and the process lives); "unresolved"
+    (a placeholder or capture has no value; nothing was sent); "no-token" (a confirmation whose first answer held no
+    confirm_token); "cancelled" (we cancelled it; in a suite: and the server answered what came next); "retried"
+    (answered, expectation not met, tried again; or the server had ended before it read the first step of a case, which
+    is tried again on a fresh one).
     `detail` is for people.
     """
 
     e: ClassVar[str] = "step-ended"
     step: StepRef
-    how: Literal["answered", "timed-out", "died", "unresolved", "no-token", "cancelled", "retried"]
+    how: Literal["answered", "timed-out", "died", "lost", "unresolved", "no-token", "cancelled", "retried"]
     detail: str = ""
 
 
@@ -319,14 +320,14 @@ class StepEnded(Event):
 class CaseEnded(Event):
     """A case ended.
 
-    `how`: "completed", "stopped" (a step failed), "timed-out", "died", "interrupted", or "failed": a test of somebody
-    else's that failed, whatever its calls came to.
+    `how`: "completed", "stopped" (a step failed), "timed-out", "died", "lost", "interrupted", or "failed": a test of
+    somebody else's that failed, whatever its calls came to.
     """
 
     e: ClassVar[str] = "case-ended"
     suite: str
     case: str
-    how: Literal["completed", "stopped", "timed-out", "died", "interrupted", "failed"]
+    how: Literal["completed", "stopped", "timed-out", "died", "lost", "interrupted", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +345,9 @@ class Diagnostic(Event):
     a request; detail: its label), "state-probe" (the next request bears a `requestState` that we have changed, left
     out or used before; detail: JSON that says which).
 
+    `request` is the id of the request of which "timeout", "lost", "cancelled" and "not-read" speak, where it is known:
+    several may be open under one label.
+
     In the transcript of a proxy also "refused": the guard did not let the server start; detail: why.
 
     Over HTTP also "listening" (detail: the address and port that its socket is bound to), "lost" (a request can get no
@@ -360,6 +364,7 @@ class Diagnostic(Event):
     what: str
     detail: str = ""
     step: StepRef | None = None
+    request: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -454,6 +454,35 @@ def test_check_says_which_variables_a_run_will_miss(good):
     assert good.run("check", env={"NOT_SET_HERE": "x"}).stderr == ""
 
 
+def test_headers_are_judged_as_variables_are_by_check_and_by_a_run(good):
+    edit(
+        good,
+        "harness.toml",
+        "[profiles.plain]",
+        """env = { PORT = "${port}" }
+transport = "http"
+url = "http://127.0.0.1:${port}/mcp"
+[server.headers]
+Authorization = "Bearer ${env.NOT_SET_HERE}"
+X-Upstream-Url = "https://api.example.org/v1"
+Origin = "http://127.0.0.1:${port}"
+[profiles.plain]""",
+    )
+    done = good.run("check")
+    assert done.code == 2
+    assert "harness.toml:10 [server.headers] X-Upstream-Url: " in done.stderr
+    assert "note: harness.toml:9 [server.headers] Authorization: ${env.NOT_SET_HERE} is not set here" in done.stderr
+    assert "Origin: " not in done.stderr
+    assert "example.org" not in done.stderr
+    ran = good.run("run", "--era", "modern", "--profile", "plain", env={"NOT_SET_HERE": "two\nlines"})
+    assert ran.code == 2
+    assert "harness.toml:10 [server.headers] X-Upstream-Url: " in ran.stderr
+    assert (
+        "harness.toml:9 [server.headers] Authorization: its value is empty, or holds what no header can" in ran.stderr
+    )
+    assert "lines" not in ran.stderr
+
+
 def test_check_says_that_eras_are_tried(good):
     both = good.run("check").stdout.splitlines()[0]
     assert both.endswith("planned, of which those in an era that a server does not speak are passed over")

@@ -209,19 +209,24 @@ params = {"name": "echo", "arguments": {"text": "x"}, "_meta": meta}
 body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
 headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 headers |= {"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo"}
+headers |= json.loads(os.environ["ROLLCALL_SERVER_HEADERS"])
 request = urllib.request.Request(os.environ["ROLLCALL_SERVER_URL"], body, headers)
 assert b'"x"' in urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30).read()
 """
     with_tests(project, ["python3", "tests/calls.py"], tests__calls=calls)
     path = project.root / "harness.toml"
     text = path.read_text().replace(
-        '"${repo}/servers/good.py"]', '"${repo}/servers/over_http.py", "${port}", "only=echo"]'
+        '"${repo}/servers/good.py"]', '"${repo}/servers/over_http.py", "${port}", "only=echo", "auth"]'
     )
-    text = text.replace(
-        'eras = ["handshake"]', 'eras = ["modern"]\ntransport = "http"\nurl = "http://127.0.0.1:${port}/mcp"'
+    text = text.replace('env = { MARK = "declared" }\n', "").replace(
+        'eras = ["handshake"]',
+        'eras = ["modern"]\ntransport = "http"\nurl = "http://127.0.0.1:${port}/mcp"\n'
+        'headers = { Authorization = "Bearer ${env.SESAME}" }\nenv = { TOKEN = "${env.SESAME}" }',
     )
     path.write_text(text.replace('files = ["suites/*.toml"]\n', "") + 'http = "off"\n')
-    done = project.run("integration")
+    done = project.run("integration", env={"SESAME": "0pen-the-door-17"})
     (command,) = done.report["commands"]
     assert (command["outcome"], command["transcripts"]) == ("passed", 1), done.stdout + done.stderr
     assert fates(done.report) == {"echo": "succeeded"}, done.stdout
+    written = [file for file in (project.root / ".rollcall").rglob("*") if file.is_file()]
+    assert [file.name for file in written if b"0pen-the-door" in file.read_bytes()] == []

@@ -166,29 +166,45 @@ def test_two(mcp_harness): pass
 def test_a_server_over_http_is_started_on_a_port_of_its_own_each_time(inner):
     toml = inner.root / "harness.toml"
     inner.project("over_http", eras='["modern", "handshake"]')
-    text = toml.read_text(encoding="utf-8").replace('over_http.py"]', 'over_http.py", "${port}"]')
+    text = toml.read_text(encoding="utf-8").replace('over_http.py"]', 'over_http.py", "${port}", "auth"]')
     where = '[server]\ntransport = "http"\nurl = "http://127.0.0.1:${port}/mcp"\n'
+    where += 'headers = { Authorization = "Bearer sesame-0penTheD00r-42" }\n'
     toml.write_text(text.replace("[server]\n", where), encoding="utf-8")
     result = inner.write(
         http=NOTE
         + """
+import pytest
 def test_two(mcp_harness, mcp_start_server):
     note("one", mcp_harness)
     with mcp_start_server() as other:
         note("other", other)
         assert other.call("echo", {"text": "there"}).text == "there"
         assert mcp_harness.call("echo", {"text": "here"}).text == "here"
+    with pytest.raises(pytest.fail.Exception, match="asks for authorization: HTTP 401"):
+        mcp_start_server(headers={})
+def test_loses(mcp_harness):
+    note("loses", mcp_harness)
+    mcp_harness.call("echo", {"text": "html-page"})
+def test_other(mcp_harness):
+    note("after", mcp_harness)
+    assert mcp_harness.call("echo", {"text": "fresh"}).text == "fresh"
 def test_dies(mcp_harness):
+    note("dies", mcp_harness)
     mcp_harness.call("die")
 def test_next(mcp_harness):
     note("next", mcp_harness)
     assert mcp_harness.call("echo", {"text": "on"}).text == "on"
 """
-    ).run("-k", "two or dies or next", "--mcp-gate=full")
-    result.assert_outcomes(passed=4, failed=3)
+    ).run("--mcp-gate=full")
+    result.assert_outcomes(passed=6, failed=5)
     result.stdout.fnmatch_lines(["*ServerDied: *"])
+    result.stdout.fnmatch_lines(
+        ["*AnswerLost: echo can get no answer: HTTP 200 with an HTML page ('Log in'); the server*"]
+    )
     found = pids(inner)
-    assert len(set(found.values())) == 3
+    assert found["one"] == found["loses"], "one that has answered everything is kept"
+    assert found["after"] == found["dies"], "and one that owes an answer is another in the next test"
+    assert len(set(found.values())) == 4
     assert all(map(gone, found.values()))
     assert "1 of 7 tools exercised" in inner.section(result)
     assert "over HTTP" in inner.section(result)
@@ -199,6 +215,7 @@ def test_async_tests_await_the_same_server_side_by_side(inner):
     inner.project().write(
         awaits="""
 import asyncio
+import anyio
 import pytest
 from harness.testing import NoAnswer, ToolError
 
@@ -217,6 +234,10 @@ async def test_anyio(mcp_harness_async):
     with pytest.raises(ToolError, match="on purpose"):
         await mcp_harness_async.call("fail")
     assert len(await mcp_harness_async.tools()) == 6
+    with anyio.move_on_after(0.1) as scope:
+        await mcp_harness_async.call("slow", {"seconds": 0.3})
+    assert scope.cancelled_caught
+    assert (await mcp_harness_async.call("echo", {"text": "on"})).text == "on"
 
 @pytest.mark.asyncio
 async def test_cancelled(mcp_harness_async):
@@ -228,12 +249,12 @@ async def test_cancelled(mcp_harness_async):
 def test_sync(mcp_harness):
     assert pids == {mcp_harness.pid}
 
-@pytest.fixture
-def anyio_backend(): return "asyncio"
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request): return request.param
 """
     )
     result = inner.run("--mcp-gate=off", plugins=("mcp_rollcall", "anyio", "pytest_asyncio.plugin"))
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=5)
 
 
 def test_a_test_that_is_run_again_is_a_case_of_its_own_and_only_the_good_one_covers(inner):

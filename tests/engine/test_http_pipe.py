@@ -103,7 +103,7 @@ async def test_the_servers_of_the_official_sdk_are_driven_to_the_end(play, make,
 async def test_what_kept_a_request_from_its_answer_is_told_and_the_next_case_gets_a_fresh_server(drive, make):
     echo = (make.call("echo", {"text": "a"}),)
     played = await drive("drops-session", cases=[echo, echo, echo], call_timeout_s=20.0)
-    assert list(played.cases.values()) == ["completed", "died", "completed"]
+    assert list(played.cases.values()) == ["completed", "lost", "completed"]
     assert [word for word in played.words if word in ("session-lost", "lost", "restarted")] == [
         "session-lost",
         "lost",

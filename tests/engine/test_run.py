@@ -331,6 +331,8 @@ async def test_a_case_has_a_time_of_its_own(play, make):
     step = make.call("slow", {"seconds": 0.4})
     played = await play("good", [make.case("slow", step, step, step, timeout_s=0.6), make.case("next", _echo())])
     assert played.cases == {"slow": "timed-out", "next": "completed"}
+    over = next(event for event in played.of(StepEnded) if event.how == "timed-out")
+    assert over.detail == "no answer to tools/call slow before the 0.6 s of the case were over"
 
 
 async def test_a_server_that_ignores_the_close_of_stdin_is_terminated(play):

@@ -3,8 +3,12 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from harness.model.transcript import Prompted
+from harness.findings.frames import read_dialogue
+from harness.findings.steps import view_run
+from harness.model.transcript import Diagnostic, Prompted
 
 BASE = "/params/requestedSchema"
 LOG_IN = {"message": "m", "mode": "url", "url": "https://a.example/", "elicitationId": "1"}
@@ -165,3 +169,60 @@ def test_a_failed_step_shows_what_the_client_was_asked_and_answered(t):
             "answer": json.dumps(answer), "by": "answers[1]",
         }
     ]  # fmt: skip
+
+
+WAYS = ["notifications/cancelled", "stream"]
+
+
+def cancel(tape, identity, how):
+    """A call is cancelled: by a frame or, over HTTP in the modern era, by the end of its stream, which is noted."""
+    if how == "stream":
+        tape.add(Diagnostic, what="cancelled", detail="tools/call echo", request=identity)
+    else:
+        tape.notify("notifications/cancelled", {"requestId": identity, "reason": "the test cancels it"})
+
+
+@pytest.mark.parametrize("how", WAYS)
+@given(
+    fates=st.lists(
+        st.sampled_from(["answered", "cancelled", "cancelled, answered", "timed out"]), min_size=1, max_size=5
+    ),
+    order=st.randoms(use_true_random=False),
+)
+def test_of_calls_under_one_label_those_that_were_cancelled_are_excused_and_no_other(t, how, fates, order):
+    """Ours: both ways of cancelling are one rule, whatever else is open under the same label, in whatever order."""
+    tape = t.Tape().start()
+    sent = {tape.send("tools/call", {"name": "echo", "arguments": {}}): fate for fate in fates}
+    ends = list(sent)
+    order.shuffle(ends)
+    for identity in ends:
+        fate = sent[identity]
+        if fate.startswith("cancelled"):
+            cancel(tape, identity, how)
+        if fate == "timed out":
+            tape.add(Diagnostic, what="timeout", detail="tools/call echo", request=identity)
+        elif fate.endswith("answered"):
+            tape.reply(identity, t.OK)
+    dialogue = read_dialogue(tape.stop().transcript())
+    seen = {item.id: item for item in dialogue.exchanges if item.method == "tools/call"}
+    assert {key: item.cancelled for key, item in seen.items()} == {
+        key: how if fate.startswith("cancelled") else "" for key, fate in sent.items()
+    }
+    assert {key for key, item in seen.items() if item.in_time} == {k for k, fate in sent.items() if fate == "answered"}
+    assert {key for key, item in seen.items() if item.given_up} == {k for k, fate in sent.items() if fate != "answered"}
+    assert dialogue.left_open == ()
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize(("recorded", "fault"), [(True, ""), (False, "suite/step-failed")])
+def test_a_step_is_excused_by_a_cancellation_that_is_on_record_and_by_no_word_alone(t, how, recorded, fault):
+    tape = t.Tape().start().case("one")
+    ref = tape.begin("echo", cancel_after_s=0.1)
+    identity = tape.call(ref, "echo")
+    if recorded:
+        cancel(tape, identity, how)
+    tape.reply(tape.send("tools/list", {}, step=ref, round=2), {"tools": []})
+    tape.finish(ref, "cancelled").done()
+    view = view_run(t.plan_for([t.evidence(t.key(), tape)]).cells[0].runs[0], t.evidence(t.key(), tape.stop()))
+    (use,) = view.uses
+    assert (use.fault, use.why) == (fault, "a call that was cancelled" if recorded else "no answer")

@@ -293,6 +293,32 @@ def test_an_excused_late_exit_that_did_not_happen_is_false(t):
     assert "process/late-exit did not happen in one run" in judgement.findings[0].message
 
 
+@pytest.mark.parametrize(
+    ("check", "heard", "verdict"),
+    [
+        ("http/foreign-origin", "origin", "exemption/false"),
+        ("http/foreign-origin", "host", "not judged"),
+        ("http/foreign-host", "host", "exemption/false"),
+        ("http/foreign-host", None, "not judged"),
+        ("http/bind-all", None, "exemption/false"),
+    ],
+)
+def test_what_only_a_probe_shows_did_not_happen_only_where_the_probe_was_answered(t, check, heard, verdict):
+    """A slow start once kept the process that is probed from ever being asked, and true entries were called false."""
+    probe = t.Tape("probe-1.jsonl")
+    for number, word in enumerate(("origin", "host"), 1):
+        probe.add(t.HttpRequest, exchange=number, method="POST", url="http://127.0.0.1:1/mcp", probe=word)
+        if word == heard:
+            probe.add(t.HttpResponse, exchange=number, status=403)
+        probe.add(t.HttpEnded, exchange=number, how="complete" if word == heard else "refused")
+    found = t.evidence(t.key(), tape(t, "a", "b"), probe.stop())
+    judgement = t.judged(found, exemptions=[t.exempt("*", check=check)])
+    assert t.checks(judgement) == (["exemption/false"] if verdict == "exemption/false" else [])
+    assert [(item.check, item.own) for item in judgement.not_judged] == (
+        [] if verdict == "exemption/false" else [(check, False)]
+    )
+
+
 def test_a_list_that_is_not_whole_makes_no_entry_stale(t):
     broken = t.Tape()
     broken.reply(broken.send("initialize", {}), t.hello())

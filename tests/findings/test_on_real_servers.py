@@ -314,6 +314,7 @@ def drive(
     checks=(),
     contract=None,
     url="",
+    headers=(),
     call_timeout_s=None,
     start_timeout_s=None,
     closer=True,
@@ -342,6 +343,7 @@ def drive(
         start_timeout_s=start_timeout_s or (20.0 if url else 3.0),
         transport="http" if url else "stdio",
         url=url,
+        headers=dict(headers),
     )
     place = Place(file="harness.toml")
     lowered = tuple(LoweredSpec(family=family, to=to, place=place) for family, to in checks)
@@ -877,14 +879,14 @@ CODES = {
 # those that the official client, or what only the probes send, has to meet
 CLOSER = (
     *("", "stateless", "get", "unknown-session", "version-header", "foreign-origin", "foreign-host"),
-    *("modern-only", "modern-only get", "status"),
+    *("modern-only", "modern-only get", "status", "forbidden"),
 )
 
 
 def over_http(twists, cases, folder, **more):
     if twists in ("never-listens", "other-port"):
         more["start_timeout_s"] = 1.0
-    more["closer"] = twists in CLOSER
+    more["closer"] = twists in CLOSER or bool(more.get("headers"))
     return drive("over_http", cases, folder, arguments=("${port}", *twists.split()), url=URL, **more)
 
 
@@ -898,6 +900,80 @@ def test_a_server_over_http_raises_its_own_finding_and_no_other(t, twists, tmp_p
     judgement = over_http(twists, cases, tmp_path)
     assert judged(judgement) == expected, show(judgement)
     assert [item.code for item in judgement.errors] == ([CODES[twists]] if twists in CODES else []), show(judgement)
+
+
+CANCELLED = {  # twists, era -> what is found of a server over HTTP whose call is cancelled, and that is then asked more
+    ("cancels", "handshake"): ["exercised/failed-only"],
+    ("cancels", "modern"): ["exercised/failed-only"],
+    ("cancels cancel-waits", "handshake"): ["exercised/failed-only"],
+    ("cancels cancel-dies", "handshake"): ["process/crashed"],
+    ("cancels cancel-dies", "modern"): ["process/crashed"],
+    ("cancels cancel-deaf", "handshake"): ["wire/dead-after-cancel"],
+    ("cancels cancel-deaf", "modern"): ["wire/dead-after-cancel"],
+}
+
+
+@pytest.mark.parametrize(("twists", "era"), sorted(CANCELLED))
+def test_a_call_that_is_cancelled_over_http_is_no_fault_and_what_follows_may_be(t, twists, era, tmp_path):
+    judgement = over_http(twists, SLOW, tmp_path, era=era, call_timeout_s=2.0)
+    assert judged(judgement) == CANCELLED[twists, era], show(judgement)
+    assert judgement.errors == (), show(judgement)
+
+
+STATES_OVER_HTTP = {  # twists -> check and severity of all findings
+    "states": [],
+    "states reusable": [("wire/request-state-replayed", "warning")],
+    "states trusting": [("wire/request-state-changed", "error")],
+}
+
+
+@pytest.mark.parametrize("twists", sorted(STATES_OVER_HTTP))
+def test_a_request_state_over_http_is_believed_or_not(t, twists, tmp_path):
+    delete = case("delete", step("delete", {"path": "a"}, text_equals="deleted a", prompts=("Really?",)))
+    judgement = over_http(twists, [ECHO, delete], tmp_path, era="modern", profile=FORMS)
+    found = [(item.check, item.severity) for item in judgement.findings if item.check != "exercised/missing"]
+    assert found == STATES_OVER_HTTP[twists], show(judgement)
+    assert (judgement.errors, judgement.not_judged) == ((), ()), show(judgement)
+    assert [path.name for path in (tmp_path / "evidence").rglob("probe-2.jsonl")] == ["probe-2.jsonl"]
+
+
+TOKEN = "sesame-0penTheD00r-42"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+LET_IN = {  # twists, era -> headers, what is found
+    ("auth", "handshake"): (BEARER, []),
+    ("auth", "modern"): (BEARER, []),
+    ("auth-bare", "modern"): (BEARER, ["http/challenge"]),
+    ("well-known", "modern"): (BEARER, ["http/well-known"]),
+    ("forbidden", "modern"): ({"X-Api-Key": TOKEN, "Origin": "http://127.0.0.1:${port}"}, []),
+}
+
+
+@pytest.mark.parametrize(("twists", "era"), sorted(LET_IN))
+def test_a_server_behind_a_token_is_tested_with_it_and_the_token_is_nowhere(t, twists, era, tmp_path):
+    headers, expected = LET_IN[twists, era]
+    judgement = over_http(twists, [ECHO], tmp_path, era=era, headers=headers)
+    assert judged(judgement) == expected, show(judgement)
+    assert judgement.errors == (), show(judgement)
+    files = [path for path in (tmp_path / "evidence").rglob("*") if path.is_file()]
+    assert {"server-1.jsonl", "probe-1.jsonl", "run.json"} <= {path.name for path in files}
+    assert [path.name for path in files if TOKEN in path.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize(
+    ("twists", "headers", "message", "hint"),
+    [
+        ("auth", {}, "asks for authorization: HTTP 401, WWW-Authenticate: 'Bearer", "headers = { Authorization ="),
+        ("auth", {"Authorization": "Bearer of-bad-news-0001"}, "it was sent Authorization", "was started with?"),
+        ("forbidden", {}, 'does not let us in: HTTP 403, application/json: \'{"error"', "headers = { Authorization ="),
+    ],
+)
+def test_a_server_that_lets_nobody_in_is_called_that_with_what_to_do(t, twists, headers, message, hint, tmp_path):
+    judgement = over_http(twists, [ECHO], tmp_path, era="modern", headers=headers)
+    (error,) = judgement.errors
+    assert message in error.message
+    assert hint in error.hint
+    assert judged(judgement) == []
+    assert "of-bad-news" not in error.message + error.log
 
 
 @pytest.mark.parametrize("twists", sorted(MODERN_OVER_HTTP))

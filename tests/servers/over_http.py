@@ -5,7 +5,10 @@ Without a twist it is healthy: it checks Origin, Host and the version header, kn
 """
 
 import asyncio
+import base64
 import contextlib
+import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -15,6 +18,7 @@ from raw import META, tool
 
 PORT, TWISTS = int(sys.argv[1]), set(sys.argv[2:])
 MODERN, VERSIONS = "2026-07-28", ("2025-11-25", "2025-06-18", "2025-03-26")
+TOKEN = os.environ.get("TOKEN", "sesame-0penTheD00r-42")
 SCHEMA = {"type": "object", "properties": {"confirm": {"type": "boolean"}}, "required": ["confirm"]}
 FORM = {"mode": "form", "message": "Really?", "requestedSchema": SCHEMA}
 TOOLS = [
@@ -29,12 +33,20 @@ TOOLS = [
 TOOLS[5]["inputSchema"]["properties"]["place"]["x-mcp-header"] = "Place"
 ONLY = {twist.partition("=")[2] for twist in TWISTS if twist.startswith("only=")}
 TOOLS = [item for item in TOOLS if not ONLY or item["name"] in ONLY]
-sessions, waiting, listeners, kept = {}, {}, {}, {}
-calls = 0
 
 
 def is_(twist):
     return twist in TWISTS
+
+
+if is_("cancels"):
+    TOOLS.append(tool("slow"))
+if is_("states"):
+    TOOLS.append(tool("delete", path="string"))  # which says that it must not be repeated
+sessions, waiting, listeners, kept = {}, {}, {}, {}
+slow, used, KEY = {}, set(), secrets.token_bytes(16)
+calls = 0
+deaf = False
 
 
 def result(message, value, modern):
@@ -51,6 +63,18 @@ def text(value, **more):
 
 
 INFO = {"name": "fixture", "version": "1"}
+
+
+def seal(body):
+    return hmac.new(KEY, body.encode(), hashlib.sha256).hexdigest()
+
+
+def cancelled():
+    """What becomes of the server when a call is cancelled."""
+    global deaf
+    if is_("cancel-dies"):
+        os._exit(3)
+    deaf = is_("cancel-deaf")
 
 
 class Http:
@@ -113,7 +137,12 @@ class Http:
     async def route(self):
         if self.path.startswith("/.well-known/"):
             return self.reply(401 if is_("well-known") else 404)
-        if is_("auth") or is_("auth-bare") or is_("well-known"):
+        if is_("forbidden") and self.headers.get("x-api-key") != TOKEN:
+            return self.reply(403, {"error": "no such key"})
+        protected = is_("auth") or is_("auth-bare") or is_("well-known")
+        if protected and self.headers.get("authorization") == f"Bearer {TOKEN}":
+            print(f"let in with {TOKEN}", file=sys.stderr, flush=True)  # as loggers do
+        elif protected:
             challenge = (
                 {} if is_("auth-bare") else {"WWW_Authenticate": 'Bearer resource_metadata="http://127.0.0.1/x"'}
             )
@@ -187,6 +216,8 @@ class Http:
 
     async def modern(self, message, params):
         identity, method = message.get("id"), message.get("method")
+        if deaf:
+            return await asyncio.sleep(3600)
         if self.headers.get("mcp-protocol-version") != MODERN and not is_("version-header"):
             return self.reply(400, error(identity, -32022, "Unsupported", data={"supported": [MODERN]}))
         name = params.get("name") or params.get("uri")
@@ -205,6 +236,8 @@ class Http:
                 "cacheScope": "private",
             }
             return self.reply(200, result(message, found, True))
+        if method == "tools/list" and params.get("cursor") == "lost":
+            return self.reply(404)
         if method == "tools/list":
             more = {"tools": TOOLS, "ttlMs": 0, "cacheScope": "private"}
             return self.reply(200, result(message, more, True))
@@ -241,10 +274,18 @@ class Http:
             if identity in waiting:
                 waiting.pop(identity).set_result(message["result"])
             return self.accepted()
+        if method == "notifications/cancelled" and (known := slow.pop(params["requestId"], None)):
+            cancelled()
+            if not is_("cancel-waits"):
+                known.set()
         if identity is None:
             return self.accepted()
+        if deaf:
+            return await asyncio.sleep(3600)
         if method == "ping":
             return self.reply(200, result(message, {}, False))
+        if method == "tools/list" and params.get("cursor") == "lost":
+            return self.reply(404)
         if method == "tools/list":
             return self.reply(200, result(message, {"tools": TOOLS}, False))
         if method == "tools/call":
@@ -268,6 +309,10 @@ class Http:
             os._exit(3)
         if name == "hang":
             return await asyncio.sleep(3600)
+        if name == "slow":
+            return await self.slow(message, modern)
+        if name == "delete":
+            return self.delete(message, params)
         if name == "ask":
             return await self.ask(message, params, modern)
         if name == "talk":
@@ -277,48 +322,56 @@ class Http:
         return await self.echo(message, arguments, modern)
 
     async def echo(self, message, arguments, modern):
+        """What a twist spoils, for all calls or for one whose text is its name."""
+
+        def wrong(twist):
+            return is_(twist) or arguments.get("text") == twist
+
         answer = result(message, text(arguments.get("text") or arguments.get("place") or ""), modern)
-        if is_("text-plain"):
+        if wrong("text-plain"):
             return self.reply(200, answer, "text/plain")
-        if is_("no-type"):
+        if wrong("no-type"):
             return self.reply(200, answer, "")
-        if is_("not-json"):
+        if wrong("not-json"):
             return self.reply(200, b'{"jsonrpc": "2.0", "id": ', "application/json")
-        if is_("empty"):
+        if wrong("empty"):
             return self.reply(202)
-        if is_("error-status"):
+        if wrong("error-status"):
             return self.reply(500, b"Internal Server Error", "text/plain")
-        if is_("result-500"):
+        if wrong("html-page"):
+            page = b"<!doctype html><html><title>Log in</title></html>"
+            return self.reply(200, page, "text/html; charset=utf-8")
+        if wrong("result-500"):
             return self.reply(500, answer)
-        if is_("wrong-id"):
+        if wrong("wrong-id"):
             self.begin()
             self.event({**answer, "id": 9999})
             return await self.end()
-        if is_("twice"):
+        if wrong("twice"):
             self.begin()
             self.event(answer)
             self.event(answer)
             return await self.end()
-        if is_("no-answer"):
+        if wrong("no-answer"):
             self.begin()
             self.event({"jsonrpc": "2.0", "method": "notifications/said", "params": {"level": "info", "data": "x"}})
             return await self.end()
-        if is_("mid-event"):
+        if wrong("mid-event"):
             self.begin()
             self.chunk(f"data: {json.dumps(answer)}\n".encode())
             return await self.end()
-        if is_("breaks-off"):
+        if wrong("breaks-off"):
             self.begin()
             self.chunk(b"data: {")
             await self.writer.drain()
             return self.writer.transport.abort()
-        if is_("endless"):
+        if wrong("endless"):
             self.begin()
             while not self.writer.is_closing():
                 self.chunk(b"data: " + b"x" * 1_000_000 if calls else b"")
                 await self.writer.drain()
             return None
-        if is_("wrong-stream"):
+        if wrong("wrong-stream"):
             self.begin()
             while self.headers["mcp-session-id"] not in listeners:
                 await asyncio.sleep(0.02)
@@ -352,6 +405,37 @@ class Http:
         self.chunk(b"id: one\nretry: 10\ndata:\n\n")
         kept["one"] = (result(message, text("resumed"), False), "id: two")
         await self.end()
+
+    async def slow(self, message, modern):
+        """Waits to be cancelled: by the end of its stream, or by a notification, after which the stream ends."""
+        self.begin()
+        await self.writer.drain()
+        if modern:
+            await self.reader.read()
+            return cancelled()
+        slow[message["id"]] = asyncio.Event()
+        await slow[message["id"]].wait()
+        return await self.end()
+
+    def delete(self, message, params):
+        """Asks first, and gives the client a state to carry; see keeps_state.py, whose words the twists are."""
+        state = params.get("requestState")
+        if state is None:
+            data = json.dumps({"path": params["arguments"]["path"], "nonce": secrets.token_hex(4)})
+            body = base64.b64encode(data.encode()).decode()
+            asked = {"q": {"method": "elicitation/create", "params": FORM}}
+            sealed = body if is_("trusting") else f"{body}.{seal(body)}"
+            more = {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
+            return self.reply(200, result(message, more, True))
+        body, _, mark = state.partition(".")
+        if (not is_("trusting") and mark != seal(body)) or (state in used and not is_("reusable")):
+            return self.reply(200, error(message["id"], -32602, "Invalid requestState"))
+        used.add(state)
+        try:
+            path = json.loads(base64.b64decode(body))["path"]
+        except ValueError:
+            return self.reply(200, error(message["id"], -32602, "Invalid requestState"))
+        return self.reply(200, result(message, text(f"deleted {path}"), True))
 
     async def ask(self, message, params, modern):
         meta = params.get("_meta") or {}

@@ -2,18 +2,23 @@
 
 import asyncio
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
+from harness import testing
 from harness.engine.evidence import read_transcript
 from harness.errors import MisuseError
-from harness.model.transcript import Sent
+from harness.findings.frames import read_dialogue
+from harness.model.transcript import Diagnostic, Sent, StepEnded
 from harness.testing_async import (
     ExpectedError,
     NoAnswer,
     ServerDied,
     expect_every_tool_exercised,
+    open_stack,
     start_server,
 )
 
@@ -55,9 +60,40 @@ async def test_a_cancelled_call_leaves_a_server_that_answers(command):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(server.call("slow", {"seconds": 0.3}), 0.05)
         assert (await server.call("echo", {"text": "next"})).text == "next"
-        assert [call.became for call in server.called] == ["open", "succeeded"]
+        assert [call.became for call in server.called] == ["cancelled", "succeeded"]
         sent = [item.label for item in read_transcript(server.transcript).events if isinstance(item, Sent)]
         assert sent[-3:] == ["tools/call slow", "notifications/cancelled", "tools/call echo"]
+
+
+@pytest.mark.parametrize(
+    ("server", "era"), [("cancels", "handshake"), ("over_http", "handshake"), ("over_http", "modern")]
+)
+async def test_one_of_two_equal_calls_is_cancelled_and_the_other_is_not_called_so(command, server, era, tmp_path):
+    """Over HTTP in the modern era no frame says so: the stream of that one request is closed."""
+    http = {"url": "http://127.0.0.1:${port}/mcp"} if server == "over_http" else {}
+    words = [*command(server), *(["${port}", "cancels"] if http else [])]
+    async with start_server(words, era=era, evidence=tmp_path, **http) as running:
+        one, other = (asyncio.ensure_future(running.call("slow", timeout_s=1.0)) for _ in range(2))
+        while len(running.in_flight) < 2:
+            await asyncio.sleep(0.01)
+        one.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await one
+        with pytest.raises(NoAnswer, match="no answer to tools/call slow within 1 s"):
+            await other
+        assert (await running.call("echo", {"text": "next"})).text == "next"
+        assert [call.became for call in running.called] == ["cancelled", "timed-out", "succeeded"]
+    calls = [item for item in read_dialogue(read_transcript(running.transcript)).exchanges if item.name == "slow"]
+    way = "stream" if (server, era) == ("over_http", "modern") else "notifications/cancelled"
+    assert [item.cancelled for item in calls] == [way, way], "the one that timed out was given up in the same way"
+    steps = {step.index: ended.how for step, ended in _ends(running.transcript)}
+    assert [steps[item.sent.step.index] for item in calls] == ["cancelled", "timed-out"]
+    notes = [item for item in read_transcript(running.transcript).events if isinstance(item, Diagnostic)]
+    assert [item.request for item in notes if item.what == "timeout"] == [calls[1].id]
+
+
+def _ends(path):
+    return [(item.step, item) for item in read_transcript(path).events if isinstance(item, StepEnded)]
 
 
 async def test_a_cancelled_close_goes_on_to_its_end(command):
@@ -119,7 +155,35 @@ async def test_another_event_loop_is_told(command):
 
 
 def test_without_a_loop_of_asyncio_it_is_told(command):
-    """As under trio, whose loop is none of asyncio's."""
     starting = start_server(command("good"), era="handshake").__await__()
     with pytest.raises(MisuseError, match="no event loop of asyncio runs here"):
         next(starting)
+
+
+def test_under_trio_everything_that_starts_something_is_one_error_that_says_what_to_do(command):
+    """The waits for ports work there as anywhere; `mcp_harness_async` of the plugin does too, and has its own test."""
+    ways = [
+        lambda: start_server(command("good")),
+        lambda: start_server(command("good"), era="modern"),
+        lambda: start_server(project="nowhere"),
+        lambda: open_stack("redis"),
+    ]
+
+    async def entered(make):
+        async with make():
+            raise AssertionError("it began")
+
+    async def awaited(make):
+        return await make()
+
+    for make in ways:
+        for use in (entered, awaited):
+            with pytest.raises(MisuseError, match="runs on asyncio, and no event loop of asyncio runs here") as caught:
+                trio.run(use, make)
+            assert "under trio call it by trio.to_thread.run_sync" in caught.value.hint
+
+    async def threaded():
+        with await trio.to_thread.run_sync(partial(testing.start_server, command("good"), era="modern")) as server:
+            return await trio.to_thread.run_sync(server.call, "echo", {"text": "as the hint says"})
+
+    assert trio.run(threaded).text == "as the hint says"

@@ -1,6 +1,7 @@
 """A server that fails is told for what it did, with its exit code and stderr, and leaves nothing behind. Ours."""
 
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -63,9 +64,14 @@ def test_a_server_that_does_not_answer_is_told_with_what_came_instead(command):
         ) as caught:
             server.call("echo", {"text": "hi"}, timeout_s=0.3)
         assert caught.value.timeout_s == 0.3
-        assert server.called[-1].became == "timed-out"
+        assert (server.called[-1].became, server.called[-1].detail) == (
+            "timed-out",
+            "no answer to tools/call echo within 0.3 s",
+        )
         assert not server.healthy
         assert server.ended is None
+        said = re.findall(r"within [^ ]* s", server.transcript.read_text(encoding="utf-8"))
+        assert set(said) == {"within 0.3 s"}, "the limit that was asked for, not what was left of it"
 
 
 def test_an_answer_that_comes_late_is_nobody_elses(command):
