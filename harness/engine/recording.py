@@ -101,7 +101,10 @@ def _read(journal: int, position: int, tape: _Tape) -> int:
             if len(data) - taken - ENTRY.size < size:
                 break
             begin = taken + ENTRY.size
-            tape.take(kind, when, data[begin : begin + size])
+            try:
+                tape.take(kind, when, data[begin : begin + size])
+            except Exception as error:  # noqa: BLE001 - the server is watched all the same, and the record says it
+                tape.stumble(error)
             taken = begin + size
         if not taken:
             return position
@@ -202,7 +205,10 @@ def _glimpse(line: bytes) -> Iterator[dict[str, Any]]:
     method, identity = _METHOD.search(near), _ID.search(near)
     if identity is None:
         return
-    found: dict[str, Any] = {"id": json.loads(identity[1])}
+    try:
+        found: dict[str, Any] = {"id": json.loads(identity[1])}
+    except ValueError:  # 007, or a text that is not UTF-8: its spelling names it as well
+        found = {"id": identity[1].decode("utf-8", "backslashreplace")}
     if method is not None:
         found["method"] = method[1].decode("utf-8", "replace")
         name = _NAME.search(near) if found["method"] in _NAMED else None
@@ -297,6 +303,11 @@ class _Tape:
         assert self.recorder is not None
         self._full = True
         self.recorder.add(Truncated, reason=f"{reason}; the rest was not recorded")
+
+    def stumble(self, error: Exception) -> None:
+        """The recorder has a fault of its own: no more is recorded but the server's end, and that is said."""
+        if self.recorder is not None and not self._full:
+            self._cut(f"the recorder failed: {type(error).__name__}: {error}")
 
     def close(self) -> None:
         """The end of the transcript, if the server's is known; else the server is ended."""
