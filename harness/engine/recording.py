@@ -103,7 +103,7 @@ def _read(journal: int, position: int, tape: _Tape) -> int:
             begin = taken + ENTRY.size
             try:
                 tape.take(kind, when, data[begin : begin + size])
-            except Exception as error:  # noqa: BLE001 - the server is watched all the same, and the record says it
+            except Exception as error:  # the server is watched all the same, and the record says it
                 tape.stumble(error)
             taken = begin + size
         if not taken:
@@ -161,6 +161,10 @@ class Labels:
                 self._open.pop(_key(message.get("cancels")), None)
             return label
         return "?"
+
+    def lost(self, identity: int | str) -> None:
+        """Nobody waits any more for the answer to the request with this id."""
+        self._open.pop(_key(identity), None)
 
     def received(self, line: bytes) -> None:
         """Notes what a line of the server's answers or asks."""

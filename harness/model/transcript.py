@@ -344,7 +344,8 @@ class Diagnostic(Event):
     a request; detail: its label), "state-probe" (the next request bears a `requestState` that we have changed, left
     out or used before; detail: JSON that says which).
 
-    In the transcript of a proxy also "refused": the guard did not let the server start; detail: why.
+    In the transcript of a proxy also "refused": the guard did not let the server start; detail: why. Over HTTP also
+    "client-left" (in the middle of a request's head; detail: after how many bytes) and "no-request" (it sent none).
 
     Over HTTP also "listening" (detail: the address and port that its socket is bound to), "lost" (a request can get no
     answer any more, though the server lives; detail: its label) and "session-lost" (the server no longer knows
