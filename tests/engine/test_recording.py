@@ -32,7 +32,7 @@ def written(folder, *entries):
     child = os.fork()
     if not child:
         try:
-            os._exit(record(journal, ear, bytearray(1), str(folder), "outside-proxy-1.jsonl", "s", None))
+            os._exit(record(journal, ear, bytearray(2), str(folder), "outside-proxy-1.jsonl", "s", None))
         finally:
             os._exit(1)
     os.close(ear)
