@@ -32,6 +32,7 @@ __all__ = ["main"]
 
 CHUNK_BYTES = 64 * 1024
 POLL_S = 0.05
+RECORDER_GONE = "who records it was ended"
 UNKNOWN = "unknown"  # the server's name, where no harness.toml says it
 RECORDER_NICE = 10
 HELD_S = 0.5  # after the server's end, while somebody else holds its pipes open and says nothing
@@ -234,16 +235,19 @@ def _as_folder(name: str) -> str:
 class _Journal:
     """Where the pumps note what they hand on, before they do: one write to a file's pages, and no more.
 
-    The reader says in a shared byte that it sleeps; only then is it woken.
+    The reader says in a shared byte that it sleeps; only then is it woken. A second one says that the notes broke off.
+
+    Attributes:
+        problem: Why they broke off, "" while they go on.
     """
 
     def __init__(self, folder: str) -> None:
         import mmap
 
         self.bell = -1
-        self.asleep = mmap.mmap(-1, 1)
+        self.asleep = mmap.mmap(-1, 2)
+        self.problem = ""
         self._quiet = not folder  # then only that the server began and ended is noted: it is watched all the same
-        self._broken = False
         self.file = _nameless(folder) if folder else os.memfd_create("journal", os.MFD_CLOEXEC)
         if not folder:
             import fcntl
@@ -252,16 +256,25 @@ class _Journal:
 
     def add(self, kind: int, data: bytes) -> None:
         """Notes a piece; where that cannot be done nothing more is noted, and nothing is delayed."""
-        if self._broken or (self._quiet and kind not in (BEGAN, ENDED)):
+        if self.problem or (self._quiet and kind not in (BEGAN, ENDED)):
             return
         try:
             done = os.writev(self.file, (ENTRY.pack(kind, time.monotonic(), len(data)), data))
-            self._broken = done < ENTRY.size + len(data)
+            if done < ENTRY.size + len(data):
+                self.stop("there is no room for more")
+                return
             if self.asleep[0]:
                 self.asleep[0] = 0
                 os.write(self.bell, b"!")
-        except OSError:
-            self._broken = True
+        except BrokenPipeError:
+            self.stop(RECORDER_GONE)
+        except OSError as error:
+            self.stop(error.strerror or str(error))
+
+    def stop(self, problem: str) -> None:
+        """Nothing more is noted."""
+        self.problem = self.problem or problem
+        self.asleep[1] = 1
 
 
 def _nameless(folder: str) -> int:
@@ -381,6 +394,20 @@ def _handed_down() -> list[int]:
     return out
 
 
+def _close_all_but(*kept: int) -> None:
+    """Closes what this process has of the client's and the server's."""
+    try:
+        found = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        found = list(range(3, 256))
+    for number in found:
+        if number > 2 and number not in kept:
+            try:  # noqa: SIM105 - contextlib is an import more
+                os.close(number)
+            except OSError:
+                pass
+
+
 # --- the whole ------------------------------------------------------------------------------------
 
 
@@ -390,6 +417,7 @@ class _Proxy:
     def __init__(self, argv: list[str], env: dict[str, str], place: _Place) -> None:
         self.argv, self.env, self.place = argv, env, place
         self.asked = ""
+        self.recorder = 0  # its process, 0 once that has ended
 
     def run(self) -> int:
         """To the server's end, and that as its own."""
@@ -403,12 +431,17 @@ class _Proxy:
         signals = {number for number in signals if signal.getsignal(number) is not signal.SIG_IGN}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {*signals, signal.SIGCHLD})
         try:
-            journal = _Journal("" if place.problem else place.folder)
-        except OSError as error:
+            try:
+                journal = _Journal("" if place.problem else place.folder)
+            except OSError as error:
+                place.problem = error.strerror or str(error)
+                _say(f"nothing is recorded: {place.problem}")
+                journal = _Journal("")
+            self._recorder(journal)
+            (stdin, to_server), (from_server, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+        except OSError as error:  # no descriptor is left, or no process
             _say(f"nothing is recorded: {error.strerror}")
-            journal = _Journal("")
-        self._recorder(journal)
-        (stdin, to_server), (from_server, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+            return _become(program, self.argv, self.env, before)
         try:
             pid = os.posix_spawn(
                 program,
@@ -433,11 +466,13 @@ class _Proxy:
         ]
         for pump in pumps:
             pump.start()
-        code = self._wait(pid, {*signals, signal.SIGCHLD})
+        code = self._wait(pid, {*signals, signal.SIGCHLD}, journal)
         asked = self.asked or ("stdin-close" if pumps[0].ended else "")
         self._drain(pumps[1:])
         journal.add(ENDED, _json({"code": code, "ended_by": asked}))
-        if place.session is None and not place.problem:
+        if journal.problem and not place.problem:
+            _say(f"the recording in {place.folder} broke off: {journal.problem}", voice)
+        elif place.session is None and not place.problem:
             _say(f"recorded in {place.folder}", voice)
         if code < 0:
             _die_of(-code, before)
@@ -454,14 +489,15 @@ class _Proxy:
         if pid:
             os.close(ear)
             os.set_blocking(journal.bell, False)
+            self.recorder = pid
             return
         code = 1
         try:
-            os.close(journal.bell)
             os.setsid()
             null = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(null, number)
+            _close_all_but(journal.file, ear)  # before anything that takes time: the client may wait for their end
             os.nice(RECORDER_NICE)
             from harness.engine.recording import record
 
@@ -470,7 +506,7 @@ class _Proxy:
         finally:
             os._exit(code)
 
-    def _wait(self, pid: int, signals: set[signal.Signals]) -> int:
+    def _wait(self, pid: int, signals: set[signal.Signals], journal: _Journal) -> int:
         """The server's exit code, negative for a signal; what signals come meanwhile are handed on to it."""
         while True:
             found = signal.sigwaitinfo(signals)
@@ -478,6 +514,9 @@ class _Proxy:
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if ended:
                     return os.waitstatus_to_exitcode(status)
+                if self.recorder and os.waitpid(self.recorder, os.WNOHANG)[0]:
+                    self.recorder = 0
+                    journal.stop(RECORDER_GONE)
                 continue
             if found.si_signo in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
                 self.asked = "term"
@@ -511,6 +550,18 @@ def _which(program: str, path: str) -> str:
         if os.access(found, os.X_OK) and not os.path.isdir(found):
             return found
     return program
+
+
+def _become(program: str, argv: list[str], env: dict[str, str], mask: set[int | signal.Signals]) -> int:
+    """Is the server, which nobody records then; comes back only where it cannot be started."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        os.execve(program, argv, env)
+    except OSError as error:
+        _say(f"{argv[0]}: {error.strerror}")
+        return 127 if isinstance(error, FileNotFoundError) else 126
 
 
 def _die_of(number: int, mask: set[int | signal.Signals]) -> NoReturn:

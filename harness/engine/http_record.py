@@ -7,11 +7,15 @@ transport below another client, or a proxy. What is a message of the server's co
 
 from __future__ import annotations
 
+import base64
+import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Literal
+from urllib.parse import unquote_plus
 
-from harness.engine.mask import is_credential_header
+from harness.engine.mask import is_credential_header, is_secret_name
 from harness.engine.record import Recorder
 from harness.engine.sse import SseItem, SseParser
 from harness.model.frame import is_response, message_in
@@ -26,7 +30,17 @@ from harness.model.transcript import (
     Truncated,
 )
 
-__all__ = ["BODY_KEPT_BYTES", "EVENT_STREAM", "HttpLog", "HttpReader", "content_type", "header_lines", "same_id"]
+__all__ = [
+    "BODY_KEPT_BYTES",
+    "EVENT_STREAM",
+    "HttpLog",
+    "HttpReader",
+    "content_type",
+    "credentials_in",
+    "header_lines",
+    "masked_url",
+    "same_id",
+]
 
 EVENT_STREAM = "text/event-stream"
 BODY_KEPT_BYTES = 64 * 1024  # of a body that is no message
@@ -35,19 +49,64 @@ BYTES_LIMIT = 2 * 1024 * 1024 * 1024  # of one transcript in all
 CHUNKS_KEPT = 2_000  # of one stream; later ones are not noted one by one
 STILL_S = 0.2  # bytes that came so short a time ago are still coming
 
+_SESSIONS = re.compile(r"(?:mcp-|x-)?session-?(?:id)?", re.IGNORECASE)
+_PARAMETERS = re.compile(r"auth|code|key|pass|pat|pwd|session_?id|sid|sig|signature", re.IGNORECASE)
+_ADDRESSES = ("content-location", "location", "referer")
+_USERINFO = re.compile(r"(?<=://)[^/?#@]*(?=@)")
+_PAIR = re.compile(r"(?<=[?&;#])([^=&;#?]*)=([^&;#]*)")
+
 How = Literal["complete", "broken", "closed"]
 
 
-def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
-    """Headers as they are kept: "name: value" each, in order; what holds a credential is masked to its scheme."""
+def header_lines(headers: Iterable[tuple[bytes, bytes]], *, sessions: bool = False) -> tuple[str, ...]:
+    """Headers as they are kept: "name: value" each, in order; what holds a credential is masked to its scheme.
+
+    Args:
+        sessions: Whether the id of a session is one: of a server that others reach too, it is.
+    """
     out = []
     for name, value in headers:
         shown, text = name.decode("latin-1"), value.decode("latin-1")
-        if is_credential_header(shown):
+        if is_credential_header(shown) or (sessions and _SESSIONS.fullmatch(shown)):
             scheme, blank, rest = text.partition(" ") if "authorization" in shown.lower() else ("", "", text)
+            if not blank:  # "Authorization: TOKEN" has no scheme
+                scheme, rest = "", text
             text = f"{scheme}{blank}{'*' * len(rest)}"
+        elif shown.lower() in _ADDRESSES:
+            text = masked_url(text)
         out.append(f"{shown}: {text}")
     return tuple(out)
+
+
+def masked_url(url: str) -> str:
+    """A URL without what lets somebody in: userinfo, and the values of parameters that are named like secrets."""
+    url = _USERINFO.sub(lambda match: "*" * len(match[0]), url)
+    return _PAIR.sub(lambda match: f"{match[1]}={'*' * len(match[2])}" if _is_parameter(match[1]) else match[0], url)
+
+
+def _is_parameter(name: str) -> bool:
+    plain = unquote_plus(name)
+    return bool(_PARAMETERS.fullmatch(plain)) or is_secret_name(plain)
+
+
+def credentials_in(headers: Iterable[tuple[bytes, bytes]], url: str = "", form: bytes = b"") -> Iterator[str]:
+    """The values in a head, and in a form, that let somebody in: they are masked wherever else they appear."""
+    for name, value in headers:
+        shown, text = name.decode("latin-1"), value.decode("latin-1")
+        if "cookie" in shown.lower():
+            pairs = text.split(";")[: 1 if shown.lower().startswith("set-") else None]
+            yield from (pair.partition("=")[2].strip().strip('"') for pair in pairs)
+        elif is_credential_header(shown):
+            scheme, blank, rest = text.partition(" ") if "authorization" in shown.lower() else ("", "", text)
+            yield rest.strip() if blank else text
+            if scheme.lower() == "basic":
+                with suppress(ValueError):
+                    yield base64.b64decode(rest).decode("utf-8", "replace").partition(":")[2]
+    for userinfo in _USERINFO.findall(url):
+        yield unquote_plus(userinfo.partition(":")[2])
+    for name, value in _PAIR.findall(f"{url}&?{form.decode('latin-1')}"):
+        if _is_parameter(name):
+            yield unquote_plus(value)
 
 
 def content_type(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -69,6 +128,7 @@ class HttpLog:
         recorder: Of the transcript.
         traffic: Gives the labels of unanswered requests, and of the last request, at this moment.
         limit: Of one message, in bytes.
+        sessions: Whether the id of a session is a credential, and is masked.
     Attributes:
         on_full: Called once when a limit was reached; the argument says which. Nothing more is recorded then.
         messages: How many messages came.
@@ -80,8 +140,10 @@ class HttpLog:
         *,
         traffic: Callable[[], tuple[tuple[str, ...], str | None]],
         limit: int = LINE_LIMIT_BYTES,
+        sessions: bool = False,
     ) -> None:
         self.recorder = recorder
+        self.sessions = sessions
         self.limit = limit
         self.on_full: Callable[[str], None] = lambda _: None
         self.full = ""
@@ -113,8 +175,8 @@ class HttpLog:
             HttpRequest,
             exchange=self._exchanges,
             method=method,
-            url=url,
-            headers=header_lines(headers),
+            url=masked_url(url),
+            headers=header_lines(headers, sessions=self.sessions),
             carries=carries,
             resumes=resumes,
             probe=probe,
@@ -137,7 +199,8 @@ class HttpLog:
             messages: Whether what is a message is recorded as such.
         """
         kept = list(headers)
-        self.recorder.add(HttpResponse, exchange=exchange, status=status, headers=header_lines(kept))
+        lines = header_lines(kept, sessions=self.sessions)
+        self.recorder.add(HttpResponse, exchange=exchange, status=status, headers=lines)
         return HttpReader(self, exchange, status, content_type(kept), wanted, messages=messages)
 
     def refused(self, exchange: int, detail: str) -> None:
@@ -269,6 +332,9 @@ class HttpReader:
         if item.retry is not None:
             self.retry = item.retry
         is_message = bool(item.data) and item.event in ("", "message") and self._messages
+        shown = item.data or item.comment
+        if item.event == "endpoint":  # of the legacy transport: its session is a parameter
+            shown = masked_url(shown.decode("latin-1")).encode("latin-1")
         self._log.recorder.add(
             SseEvent,
             exchange=self.exchange,
@@ -277,7 +343,7 @@ class HttpReader:
             event=item.event,
             id=item.id,
             retry=item.retry,
-            body=Body(b"" if is_message else item.data or item.comment),
+            body=Body(b"" if is_message else shown),
         )
         if item.data is not None:
             self.events += 1

@@ -24,7 +24,9 @@ MIN_WORD_CHARS = 16  # a shorter word ("tools", "postgres", "result") may be a k
 SECRET_WORDS = ("APIKEY", "CREDENTIAL", "PASSPHRASE", "PASSWD", "PASSWORD", "PRIVATEKEY", "SECRET", "TOKEN")
 _ENDS = ("KEY", "PASS", "PAT", "PWD")  # of a name of several words
 _OTHER_KEYS = ("FOREIGN", "PARTITION", "PRIMARY", "PUBLIC", "SORT")
-_CREDENTIALS = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie2?|x-api-key", re.IGNORECASE)
+_CREDENTIALS = re.compile(
+    r"(?:proxy-)?authorization|(?:set-)?cookie2?|x-auth|x-api-key|apikey|(?:x-)?signature", re.IGNORECASE
+)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")  # what no way of writing a text spells in another way
 _WORDLIKE = re.compile(r"[A-Za-z]+(?:[ _.,:/-][A-Za-z]+)*|[A-Za-z]+\d{1,2}")
@@ -52,8 +54,11 @@ def is_secret_value(value: str) -> bool:
 
 
 def is_credential_header(name: str) -> bool:
-    """Whether a header's name says that its value is a secret: `Authorization`, `Cookie`, `X-Api-Key`."""
-    return _CREDENTIALS.fullmatch(name) is not None or is_secret_name(name)
+    """Whether a header's name says that its value is a secret: `Authorization`, `Cookie`, `X-Api-Key`.
+
+    Those of the modern era that mirror arguments (`Mcp-Param-…`) are judged as they are.
+    """
+    return _CREDENTIALS.fullmatch(name) is not None or (is_secret_name(name) and not name.lower().startswith("mcp-"))
 
 
 def header_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:

@@ -59,13 +59,13 @@ def record(
     """Writes the transcript until the proxy is gone and all that it noted is written.
 
     Args:
-        journal: The file; `ear` is a pipe whose other end the proxy holds, and rings when the byte `asleep` is 1.
+        journal: The file; `ear` is a pipe whose other end the proxy holds, and rings when the first byte of `asleep`
+            is 1. The second is 1 where the proxy could not note more.
         folder: Of the attempt; `name` is the transcript's.
         server: Its name, for the run.json of a recording that stands alone.
     Returns:
         The exit code of this process.
     """
-    _close_all_but(journal, ear)
     tape = _Tape(Path(folder), name, server, session)
     position, alive = 0, True
     while alive:
@@ -77,17 +77,8 @@ def record(
             alive = bool(os.read(ear, 4096))
         position = _read(journal, position, tape)
     position = _read(journal, position, tape)
-    tape.close()
+    tape.close(broke_off=bool(asleep[1]))
     return 0
-
-
-def _close_all_but(*kept: int) -> None:
-    """What the client handed down to the proxy is held open by nobody else."""
-    with suppress(OSError):
-        for item in os.listdir("/proc/self/fd"):
-            if int(item) > 2 and int(item) not in kept:
-                with suppress(OSError):
-                    os.close(int(item))
 
 
 def _read(journal: int, position: int, tape: _Tape) -> int:
@@ -101,7 +92,10 @@ def _read(journal: int, position: int, tape: _Tape) -> int:
             if len(data) - taken - ENTRY.size < size:
                 break
             begin = taken + ENTRY.size
-            tape.take(kind, when, data[begin : begin + size])
+            try:
+                tape.take(kind, when, data[begin : begin + size])
+            except Exception as error:  # the server is watched all the same, and the record says it
+                tape.stumble(error)
             taken = begin + size
         if not taken:
             return position
@@ -159,6 +153,10 @@ class Labels:
             return label
         return "?"
 
+    def lost(self, identity: int | str) -> None:
+        """Nobody waits any more for the answer to the request with this id."""
+        self._open.pop(_key(identity), None)
+
     def received(self, line: bytes) -> None:
         """Notes what a line of the server's answers or asks."""
         for message in _messages(line):
@@ -202,7 +200,10 @@ def _glimpse(line: bytes) -> Iterator[dict[str, Any]]:
     method, identity = _METHOD.search(near), _ID.search(near)
     if identity is None:
         return
-    found: dict[str, Any] = {"id": json.loads(identity[1])}
+    try:
+        found: dict[str, Any] = {"id": json.loads(identity[1])}
+    except ValueError:  # 007, or a text that is not UTF-8: its spelling names it as well
+        found = {"id": identity[1].decode("utf-8", "backslashreplace")}
     if method is not None:
         found["method"] = method[1].decode("utf-8", "replace")
         name = _NAME.search(near) if found["method"] in _NAMED else None
@@ -298,7 +299,12 @@ class _Tape:
         self._full = True
         self.recorder.add(Truncated, reason=f"{reason}; the rest was not recorded")
 
-    def close(self) -> None:
+    def stumble(self, error: Exception) -> None:
+        """The recorder has a fault of its own: no more is recorded but the server's end, and that is said."""
+        if self.recorder is not None and not self._full:
+            self._cut(f"the recorder failed: {type(error).__name__}: {error}")
+
+    def close(self, *, broke_off: bool) -> None:
         """The end of the transcript, if the server's is known; else the server is ended."""
         if self.ended is None and self._watched >= 0:
             with suppress(ProcessLookupError, PermissionError):
@@ -308,6 +314,8 @@ class _Tape:
             return
         if self.ended is not None:
             self._write_end(self.ended)
+        elif broke_off and not self._full:
+            self._cut("there was no room for more")
         self.recorder.close()
         if self.session is None:
             self._finish()

@@ -348,7 +348,8 @@ class Diagnostic(Event):
     `request` is the id of the request of which "timeout", "lost", "cancelled" and "not-read" speak, where it is known:
     several may be open under one label.
 
-    In the transcript of a proxy also "refused": the guard did not let the server start; detail: why.
+    In the transcript of a proxy also "refused": the guard did not let the server start; detail: why. Over HTTP also
+    "client-left" (in the middle of a request's head; detail: after how many bytes) and "no-request" (it sent none).
 
     Over HTTP also "listening" (detail: the address and port that its socket is bound to), "lost" (a request can get no
     answer any more, though the server lives; detail: its label) and "session-lost" (the server no longer knows

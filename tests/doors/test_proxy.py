@@ -308,6 +308,35 @@ def test_where_nothing_can_be_recorded_everything_passes_all_the_same(tmp_path):
     assert b"nothing is recorded" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"), [("-n 9", "nothing is recorded: Too many open files"), ("-f 0", "broke off: File too large")]
+)
+def test_a_recording_that_cannot_go_on_says_so_and_everything_passes(tmp_path, limit, said):
+    command = ["/bin/sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *through(tmp_path, ["cat"])]
+    done = talk(command, "as it was\n" * 1000)
+    assert (done.returncode, done.stdout) == (0, b"as it was\n" * 1000)
+    assert said in done.stderr.decode()
+
+
+def test_who_records_may_be_ended_and_everything_passes(tmp_path):
+    child = subprocess.Popen(
+        through(tmp_path, ["cat"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with child:
+        child.stdin.write(b"one\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"one\n"
+        children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+        (recorder,) = [pid for pid in children if Path(f"/proc/{pid}/comm").read_text() != "cat\n"]
+        os.kill(int(recorder), signal.SIGKILL)
+        ends(recorder)
+        child.stdin.write(b"two\n")
+        child.stdin.close()
+        assert child.stdout.read() == b"two\n"
+        assert b"broke off: who records it was ended" in child.stderr.read()
+        assert child.wait(GUARD_S) == 0
+
+
 def test_a_recording_lies_beside_the_nearest_harness_toml(tmp_path):
     (tmp_path / "harness.toml").write_text('schema = 1\n[server]\nname = "My Server"\n')
     (tmp_path / "sub").mkdir()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import queue
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,11 +21,12 @@ import pytest
 import harness
 from harness.engine.evidence import read_transcript
 from harness.findings.frames import read_dialogue
-from harness.model.transcript import HttpEnded, Received, Sent
+from harness.model.transcript import Diagnostic, HttpEnded, HttpRequest, Received, Sent
 
 SERVERS = Path(__file__).parent.parent / "servers"
 PROXY = [sys.executable, str(Path(harness.__file__).parent / "proxy.py")]
 GUARD_S = 60.0
+PIDS = []  # of the proxies, the last one last
 META = "io.modelcontextprotocol/"
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
@@ -44,6 +47,7 @@ def proxied(folder, url, *more):
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with child:
         try:
+            PIDS.append(child.pid)
             yield child.stdout.readline().strip()
         finally:
             child.send_signal(signal.SIGTERM)
@@ -208,6 +212,149 @@ def test_a_server_that_is_not_there_and_one_that_breaks_off(tmp_path):
         with pytest.raises(http.client.IncompleteRead):
             post(through, hello())
     assert [event.how for event in transcript(tmp_path / "b").events if isinstance(event, HttpEnded)] == ["broken"]
+
+
+POST = "POST /%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+ASK = '{"jsonrpc":"2.0","id":"%s","method":"tools/call","params":{"name":"slow"}}'
+STAGES = {
+    "head": "POST /head HTTP/1.1\r\nHost: x",
+    "body": POST % ("body", 100) + "{",
+    "chunk": "POST /chunk HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    "answer": POST % ("answer", len(ASK % "answer")) + ASK % "answer",
+    "more": (POST % ("more", len(ASK % "more")) + ASK % "more") * 2,
+    "stream": "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n",
+    "flood": "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("rudely", [False, True], ids=["closes", "resets"])
+def test_a_client_that_leaves_is_noticed_at_any_time_and_nothing_is_left_of_it(tmp_path, rudely):
+    """What is under way upstream ends with it, the record says it, and no descriptor stays."""
+    came, gone = queue.Queue(), queue.Queue()
+
+    async def answer(head, reader, writer):
+        stage = head.split()[1].decode().strip("/")
+        came.put(stage)
+        if stage in ("stream", "flood"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {}\n\n")
+        try:
+            if stage == "flood":
+                while not reader.at_eof():
+                    writer.write(b": " + b"x" * 50_000 + b"\n")
+                    await writer.drain()
+            while await reader.read(65536):
+                pass
+        except OSError:
+            pass
+        gone.put(stage)
+
+    def descriptors():
+        return len(list(Path(f"/proc/{PIDS[-1]}/fd").iterdir()))
+
+    with scripted(answer) as url, proxied(tmp_path, url) as through:
+        host, port = through.split("/")[2].split(":")
+        before = descriptors()
+        for stage, said in STAGES.items():
+            client = socket.create_connection((host, int(port)), GUARD_S)
+            client.sendall(said.encode())
+            if stage in ("answer", "more", "stream", "flood"):
+                assert came.get(timeout=GUARD_S) == stage
+            if stage in ("stream", "flood"):
+                assert client.recv(100)
+            if rudely:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            if stage in ("answer", "more", "stream", "flood"):
+                assert gone.get(timeout=GUARD_S) == stage
+        with socket.create_connection((host, int(port)), GUARD_S) as client:  # it asks and does not wait
+            client.sendall((POST % ("forgets", len(ASK % "forgets")) + ASK % "forgets").encode())
+        assert came.get(timeout=GUARD_S) == gone.get(timeout=GUARD_S) == "forgets"
+        until = time.monotonic() + GUARD_S
+        while descriptors() > before:
+            assert time.monotonic() < until, "a connection is left"
+            time.sleep(0.01)
+    events = transcript(tmp_path).events
+    asked = {item.exchange: item.url.rpartition("/")[2] for item in events if isinstance(item, HttpRequest)}
+    ended = {asked[item.exchange]: item for item in events if isinstance(item, HttpEnded)}
+    assert {how.how for how in ended.values()} == {"closed"}
+    assert sorted(ended) == ["answer", "body", "chunk", "flood", "forgets", "more", "stream"]
+    assert ended["body"].detail == "the client left in the middle of its request"
+    assert ended["answer"].detail == "the client left while it waited for an answer"
+    assert ended["stream"].detail == "the client left in the middle of the answer"
+    (note,) = [item for item in events if isinstance(item, Diagnostic)]
+    assert (note.what, note.detail) == ("client-left", "in the middle of a request's head, after 28 bytes")
+
+
+def test_what_is_no_request_is_answered_and_recorded_as_that(tmp_path):
+    async def never(head, _reader, _writer):
+        raise AssertionError(f"it was handed on: {head!r}")
+
+    with scripted(never) as url, proxied(tmp_path, url) as through:
+        host, port = through.split("/")[2].split(":")
+        for said, status in (
+            (b"GET /\r\n\r\n", b"400"),
+            (b"POST /x HTTP/1.1\r\nContent-Length: many\r\n\r\n", b"400"),
+            (b"POST /x HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"400"),
+            (b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", b"400"),
+            (b"GET / HTTP/1.1\r\nX: " + b"x" * 1_100_000, b"431"),
+        ):
+            with socket.create_connection((host, int(port)), GUARD_S) as client:
+                client.sendall(said)
+                assert client.recv(100).split()[1] == status
+    ended = [item for item in transcript(tmp_path).events if isinstance(item, HttpEnded)]
+    assert [item.how for item in ended] == ["refused"] * 3
+
+
+def test_a_connection_that_the_server_has_closed_is_closed_to_the_client_too(tmp_path):
+    """As it is without us: who keeps it for the next request would send that into nothing."""
+
+    async def answer(_head, _reader, writer):
+        writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    with scripted(answer) as url, proxied(tmp_path, url) as through:
+        host, port = through.split("/")[2].split(":")
+        with socket.create_connection((host, int(port)), GUARD_S) as client:
+            client.sendall(b"DELETE /mcp HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.1 202")
+            assert client.recv(1000) == b""
+
+
+def test_what_lets_a_client_in_is_in_no_record(tmp_path):
+    """Wherever it is: in the head, in the URL, in what the server says of it, in what it is exchanged for."""
+    basic = "dXNlcjpwYXNzd29yZC0wMDAx"  # user:password-0001
+    secrets = [f"{word}-{number:04}-secret" for number, word in enumerate(["bearer", "cookie", "apikey", "query"])]
+    secrets += ["session-9999-of-mine", "private-1234-secret", "cs-5678-secret", "at-8765-secret", "code-4321-secret"]
+    bearer, cookie, key, query, session, private, client_secret, access, code = secrets
+
+    async def answer(head, reader, writer):
+        if head.startswith(b"POST /token"):
+            kind, body = b"application/json", json.dumps({"access_token": access, "token_type": "bearer"}).encode()
+        else:
+            lines = b"data: %s\n\n" % json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"you": head.decode()}}).encode()
+            kind, body = b"text/event-stream", b"event: endpoint\ndata: /m?session_id=%s\n\n" % session.encode() + lines
+        more = b"Mcp-Session-Id: %s\r\nSet-Cookie: sid=%s; Path=/" % (session.encode(), cookie.encode())
+        length = len(body)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n%s\r\nContent-Length: %d\r\n\r\n" % (kind, more, length))
+        writer.write(body)
+        await writer.drain()
+
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "whoami"}}
+    with scripted(answer) as url, proxied(tmp_path, url) as through:
+        base = through.removesuffix("/mcp")
+        post(f"{base}/token?code={code}", {"client_secret": client_secret}, **{"Content-Type": "application/json"})
+        head = {"Authorization": f"Bearer {bearer}", "Cookie": f"theme=dark; sid={cookie}", "X-Api-Key": key}
+        head |= {"Private-Token": private, "Mcp-Session-Id": session}
+        _, _, body = post(f"{base}/mcp?api_key={query}&page=2", call, **head)
+        assert all(secret in body.decode() for secret in (bearer, cookie, key, query, private)), (
+            "what passes is not masked"
+        )
+        post(f"{base}/mcp", call, Authorization=f"Basic {basic}")
+    (path,) = (tmp_path / "evidence").glob("*/recorded/*/*.jsonl")
+    written = path.read_text()
+    assert "page=2" in written
+    assert written.count(session) == 1, "in what the server says of it; in heads and addresses it is masked"
+    assert [secret for secret in [*secrets, basic, "password-0001"] if secret in written] == [session]
 
 
 def test_what_is_no_url_is_refused(tmp_path):

@@ -165,6 +165,16 @@ def test_a_free_port_is_free():
 def test_headers_that_hold_credentials_are_kept_without_them():
     sent = [(b"Authorization", b"Bearer abc"), (b"Cookie", b"a=b"), (b"X-Api-Key", b"k"), (b"Accept", b"text/html")]
     assert header_lines(sent) == ("Authorization: Bearer ***", "Cookie: ***", "X-Api-Key: *", "Accept: text/html")
+    more = [
+        (b"authorization", b"bare"),
+        (b"Private-Token", b"t"),
+        (b"Location", b"http://u:p@h/?code=12&page=3#token=4"),
+    ]
+    masked = ("authorization: ****", "Private-Token: *", "Location: http://***@h/?code=**&page=3#token=*")
+    assert header_lines(more) == masked
+    own = [(b"Mcp-Session-Id", b"abc"), (b"Mcp-Param-Token", b"t"), (b"Mcp-Name", b"key")]
+    assert header_lines(own) == ("Mcp-Session-Id: abc", "Mcp-Param-Token: t", "Mcp-Name: key")
+    assert header_lines(own, sessions=True) == ("Mcp-Session-Id: ***", "Mcp-Param-Token: t", "Mcp-Name: key")
 
 
 @pytest.mark.parametrize("value", ["plain", "with blank", " edge", "grün", "=?base64?eA==?=", "", "new\nline"])
