@@ -152,7 +152,7 @@ async def _arrive(this: Pass, member: Member, limiter: anyio.CapacityLimiter, pr
         try:
             if spec.git:
                 with stage(progress, spec.name, "check out"):
-                    member.checkout = await check_out(spec.git, spec.ref, cache=this.cache)
+                    member.checkout = await check_out(spec.git, spec.ref, cache=this.cache, submodules=spec.submodules)
         except Exception as error:
             member.error = _as_harness_error(error)
             return
