@@ -233,6 +233,10 @@ async def _run(
     records[name] = blank
     began = time.monotonic()
     stages: list[str] = []
+    at: list[str] = []  # the stage that it was ended in; while it cleans up, it ends the rest by itself
+
+    def ending() -> None:
+        at.extend(stages[-1:])
 
     def told(event: Mapping[str, Any]) -> None:
         what = f"{_without(project.server.name, str(event.get('subject', '')))} {event.get('what', '')}".strip()
@@ -264,6 +268,7 @@ async def _run(
             log=log,
             timeout_s=member.spec.timeout_s,
             told=told,
+            ending=ending,
             killed=partial(_swept, progress, name),
         )
     except OSError as failed:
@@ -271,7 +276,7 @@ async def _run(
     finally:
         seconds = time.monotonic() - began
         times.running.pop(name, None)
-        record = _learnt(this, member, blank, ended, error, stages, file=record_file, log=tail_of(log))
+        record = _learnt(this, member, blank, ended, error, at or stages, file=record_file, log=tail_of(log))
         with suppress(OSError):
             record_file.unlink(missing_ok=True)
             log.replace(this.file_of(name, ".log"))

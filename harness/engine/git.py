@@ -238,7 +238,7 @@ async def _submodules(url: str, folder: Path, *more: str) -> None:
     if code:  # a server that gives no commit by its number
         code, _, _ = await _git(folder, *local, *words, f"--depth={ALL_OF_IT}")
     if code:
-        raise _error(url, "submodule", error, SUBMODULE_HINT)
+        raise _error(url, "submodule", error.replace(bytes(folder), b"."), SUBMODULE_HINT)
 
 
 # --- git --------------------------------------------------------------------------------------------
