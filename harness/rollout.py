@@ -189,6 +189,8 @@ class Member:
     checkout: Checkout | None = None
     error: HarnessError | None = None  # why it is not here, or cannot be used
     loaded: Loaded | None = None
+    foreign: bool = False  # its harness file is not its own: it leads out of the repository
+    twin: bool = False  # its server has the name of another's
 
     @property
     def root(self) -> Path:
@@ -212,7 +214,9 @@ class Member:
 
     @property
     def server(self) -> str:
-        """Name of its server, "" where that is not known."""
+        """Name of its server, "" where that is not known, or another's."""
+        if self.foreign or self.twin:
+            return ""
         if self.project is not None:
             return self.project.server.name
         if self.spec.harness is None and self.spec.path is None and self.checkout is None:
@@ -231,6 +235,13 @@ def read_member(this: Pass, member: Member) -> None:
         return
     if member.checkout is not None and not member.folder.resolve().is_relative_to(member.root.resolve()):
         member.error = ConfigError(f"{spec.place}: {spec.subdir} leads out of the repository")
+        member.foreign = True
+        return
+    if spec.harness is None and not member.file.exists():
+        member.error = ConfigError(
+            f"{spec.place}: there is no {HARNESS_FILE} in {spec.source}",
+            hint='write one there, or keep one beside the list and name it: harness = "…/harness.toml"',
+        )
         return
     try:
         member.loaded = load(
@@ -257,7 +268,7 @@ def plan_of(this: Pass, member: Member, exemptions: Iterable[ExemptionSpec] = ()
 
 
 def refuse_same_names(members: Iterable[Member]) -> None:
-    """A server whose name an earlier repository has is an error of the later one."""
+    """A server whose name an earlier repository has is an error of the later one, and none of the earlier."""
     owners: dict[str, Member] = {}
     for member in members:
         if member.project is None:
@@ -268,7 +279,7 @@ def refuse_same_names(members: Iterable[Member]) -> None:
                 f"{member.spec.place}: the server of {first.spec.name} is called {first.server!r} too",
                 hint="exemptions and reports go by the name: give one of them another in its harness.toml",
             )
-            member.loaded = None
+            member.loaded, member.twin = None, True
 
 
 def members_here(this: Pass, records: Mapping[str, RepositoryRecord]) -> list[Member]:

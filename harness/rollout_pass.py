@@ -152,7 +152,7 @@ async def _arrive(this: Pass, member: Member, limiter: anyio.CapacityLimiter, pr
         try:
             if spec.git:
                 with stage(progress, spec.name, "check out"):
-                    member.checkout = await check_out(spec.git, spec.ref, cache=this.cache)
+                    member.checkout = await check_out(spec.git, spec.ref, cache=this.cache, submodules=spec.submodules)
         except Exception as error:
             member.error = _as_harness_error(error)
             return
@@ -233,6 +233,10 @@ async def _run(
     records[name] = blank
     began = time.monotonic()
     stages: list[str] = []
+    at: list[str] = []  # the stage that it was ended in; while it cleans up, it ends the rest by itself
+
+    def ending() -> None:
+        at.extend(stages[-1:])
 
     def told(event: Mapping[str, Any]) -> None:
         what = f"{_without(project.server.name, str(event.get('subject', '')))} {event.get('what', '')}".strip()
@@ -264,6 +268,7 @@ async def _run(
             log=log,
             timeout_s=member.spec.timeout_s,
             told=told,
+            ending=ending,
             killed=partial(_swept, progress, name),
         )
     except OSError as failed:
@@ -271,7 +276,7 @@ async def _run(
     finally:
         seconds = time.monotonic() - began
         times.running.pop(name, None)
-        record = _learnt(this, member, blank, ended, error, stages, file=record_file, log=tail_of(log))
+        record = _learnt(this, member, blank, ended, error, at or stages, file=record_file, log=tail_of(log))
         with suppress(OSError):
             record_file.unlink(missing_ok=True)
             log.replace(this.file_of(name, ".log"))

@@ -82,7 +82,7 @@ class _Shares:
         self.judged = {member.server for member in members if member.loaded is not None}
         self.known = {member.server for member in members} - {""}
         self.unknown = [entry for entry in central if entry.server not in self.known | self.aside]
-        gone = (member for member in members if member.loaded is None and not member.server)
+        gone = (member for member in members if member.loaded is None and not member.server and not member.twin)
         self.nameless = next(gone, None)  # any server may be that of this one
 
     def of(self, server: str) -> list[ExemptionSpec]:

@@ -153,7 +153,7 @@ async def _check_out(this: Pass, progress: Progress) -> None:
             return
         try:
             with stage(progress, spec.name, "check out"):
-                await check_out(spec.git, commit or spec.ref, cache=this.cache)
+                await check_out(spec.git, commit or spec.ref, cache=this.cache, submodules=spec.submodules)
         except Exception as error:
             for leaf in iterate_errors(error):
                 if not isinstance(leaf, HarnessError):

@@ -155,6 +155,7 @@ def _build(
         git=git if not git or _REMOTE.match(git) else str((base / git).absolute()),
         ref=ref,
         subdir=subdir,
+        submodules=item.get("submodules", defaults.get("submodules", True)),
         harness=kept,
         tags=tuple(dict.fromkeys([*texts(defaults.get("tags")), *texts(item.get("tags"))])),
         timeout_s=float(item.get("timeout_s", defaults.get("timeout_s", REPOSITORY_TIMEOUT_S))),

@@ -51,6 +51,7 @@ async def run_child(
     log: Path,
     timeout_s: float,
     told: Callable[[Mapping[str, Any]], None],
+    ending: Callable[[], None],
     killed: Callable[[], None],
 ) -> Ended:
     """Runs a child to its end.
@@ -61,6 +62,7 @@ async def run_child(
         fd_option: The option that tells it the number of the pipe's end for its stages, one JSON object a line.
         log: Where its stdout and stderr go.
         told: Is given each of these objects.
+        ending: Called before it is asked to end, for it takes too long or because of a cancellation.
         killed: Called where it did not end when asked to, and was killed.
     Raises:
         OSError: The log cannot be made, or the child not be started.
@@ -92,6 +94,7 @@ async def run_child(
                     await process.wait()
                 if limit.cancelled_caught:
                     timed_out = True
+                    ending()
                     ended = await _end(process)
                     if not ended:
                         killed()
@@ -100,6 +103,7 @@ async def run_child(
                 tasks.cancel_scope.cancel()
         finally:
             if process.returncode is None:
+                ending()
                 with anyio.CancelScope(shield=True):
                     if not await _end(process):
                         killed()

@@ -32,6 +32,7 @@ class RepositorySpec:
         git: A URL, or an absolute path; "" where it is a folder.
         ref: Branch, tag or commit; "" is what the remote's HEAD is.
         subdir: Where in it the server is.
+        submodules: Whether those of a git repository are checked out too.
         harness: The harness file that is kept beside the list, absolute; None where the repository carries one.
         tags: Words that `--only` takes besides the name.
         timeout_s: How long all of it may take, without the checkout.
@@ -44,6 +45,7 @@ class RepositorySpec:
     git: str = ""
     ref: str = ""
     subdir: str = "."
+    submodules: bool = True
     harness: Path | None = None
     tags: tuple[str, ...] = ()
     timeout_s: float = REPOSITORY_TIMEOUT_S

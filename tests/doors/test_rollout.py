@@ -2,8 +2,10 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -43,6 +45,22 @@ arguments = { a = 1, b = 2 }
 [[case.step]]
 call = "slow"
 arguments = { seconds = 0 }
+"""
+LONG = 'schema = 2\nid = "long"\n' + "".join(
+    f'''[[case]]
+id = "long-{number}"
+[[case.step]]
+call = "echo"
+arguments = {{ text = "{"x" * 50_000}" }}
+'''
+    for number in range(10)
+)
+ONE_CALL = """schema = 2
+id = "one"
+[[case]]
+id = "calls"
+[[case.step]]
+call = "{tool}"
 """
 EXCUSED = """\
 [{name}.exercised]
@@ -91,10 +109,16 @@ def git(folder: Path, *arguments: str) -> None:
     )
 
 
-def committed(project, folder: str) -> None:
-    git(project.root / folder, "init", "-q", "-b", "main")
-    git(project.root / folder, "add", "-A")
-    git(project.root / folder, "commit", "-q", "-m", "first")
+def committed(project, folder: str, tag: str = "", *, gitlink: str = "") -> None:
+    """All that is in a folder is committed, with a tag, and with a submodule that is nowhere."""
+    at = project.root / folder
+    git(at, "init", "-q", "-b", "main")
+    git(at, "add", "-A")
+    if gitlink:
+        git(at, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},{gitlink}")
+    git(at, "commit", "-q", "-m", "a commit")
+    if tag:
+        git(at, "tag", tag)
 
 
 def listed(project, *entries: str, head: str = "") -> None:
@@ -113,11 +137,11 @@ def errors(report: dict, server: str) -> list[dict]:
 def faults(tmp_path_factory, project_in) -> tuple:
     """One pass over repositories of which nearly every one fails in a way of its own."""
     project = project_in(tmp_path_factory.mktemp("faults"))
+    silent = socket.create_server(("127.0.0.1", 0))  # takes connections, and never says a word
     repository(project, "alpha")
     repository(project, "mono/servers/beta", name="beta")
     project.write({"mono/servers/beta/exemptions.toml": FALSE})
-    committed(project, "mono")
-    git(project.root / "mono", "tag", "v1")
+    committed(project, "mono", "v1")
     repository(project, "bare", name="kept")
     (project.root / "bare" / "harness.toml").unlink()
     shutil.move(project.root / "bare" / "suites", project.root / "kept" / "suites")
@@ -135,6 +159,21 @@ def faults(tmp_path_factory, project_in) -> tuple:
     repository(project, "twin", name="alpha")
     repository(project, "suiteless")
     (project.root / "suiteless" / "suites" / "all.toml").unlink()
+    (project.root / "mono" / "servers" / "out").symlink_to(project.root)
+    committed(project, "mono", "v3")
+    repository(project, "harnessless")
+    (project.root / "harnessless" / "harness.toml").unlink()
+    repository(project, "foreign")
+    project.write({"foreign/harness.toml": 'schema = 99\n[server]\nname = "foreign"\n'})
+    repository(project, "halves")
+    project.write({"halves/.gitmodules": '[submodule "dep"]\npath = dep\nurl = ../gone\n'})
+    committed(project, "halves", gitlink="dep")
+    repository(project, "fat")
+    project.write({"fat/suites/all.toml": LONG})
+    repository(project, "dies", server="dies_in_call.py")
+    project.write({"dies/suites/all.toml": ONE_CALL.format(tool="die")})
+    repository(project, "stuck", server="never_answers_call.py", more="call_timeout_s = 1")
+    project.write({"stuck/suites/all.toml": ONE_CALL.format(tool="hang")})
     listed(
         project,
         'path = "alpha"\ntags = ["good"]',
@@ -151,12 +190,30 @@ def faults(tmp_path_factory, project_in) -> tuple:
         'path = "unready"',
         'path = "twin"',
         'path = "suiteless"',
+        'path = "alpha"\nname = "again"',
+        'git = "mono"\nref = "v3"\nsubdir = "servers/out/alpha"\nname = "outward"',
+        'path = "harnessless"',
+        'path = "foreign"',
+        'git = "halves"',
+        f'git = "http://127.0.0.1:{silent.getsockname()[1]}/silent.git"',
+        'path = "fat"',
+        'path = "dies"',
+        'path = "stuck"',
     )
     central = "".join(EXCUSED.format(name=name) for name in ("alpha", "beta", "kept", "unbuilt"))
     central += '[elsewhere.exercised]\ntool = "a server that no repository of the list has, perhaps"\n'
     project.write({"exemptions.toml": f"schema = 1\n{central}"})
     project.write({"alpha/exemptions.toml": OWN})
-    done = project.run("rollout", "--jobs", "3", "--runtime", "process", timeout=GUARD_S * 2)
+    with silent:
+        done = project.run(
+            "rollout",
+            *("--jobs", "3", "--runtime", "process"),
+            env={"GIT_HTTP_LOW_SPEED_TIME": "1", "no_proxy": "*"},
+            limits={
+                resource.RLIMIT_FSIZE: 600_000
+            },  # the disk is full for whoever writes more: the transcript of `fat`
+            timeout=GUARD_S * 2,
+        )
     return project, done
 
 
@@ -177,6 +234,15 @@ def test_every_repository_is_an_entry_and_what_fails_does_not_keep_the_others(fa
         "unready": ("done", "error"),
         "twin": ("files", "error"),
         "suiteless": ("files", "nothing-run"),
+        "again": ("files", "error"),
+        "outward": ("files", "error"),
+        "harnessless": ("files", "error"),
+        "foreign": ("files", "error"),
+        "halves": ("not-checked-out", "error"),
+        "silent": ("not-checked-out", "error"),
+        "fat": ("done", "error"),
+        "dies": ("done", "findings"),
+        "stuck": ("done", "findings"),
     }
     assert done.code == done.report["exit"] == 6
     jsonschema.Draft202012Validator(published_schema()).validate(done.report)
@@ -191,10 +257,16 @@ def test_every_repository_is_an_entry_and_what_fails_does_not_keep_the_others(fa
         ("broken", "config", "comand: unknown key"),
         ("unbuilt", "build", "sh -c"),
         ("mute", "server", "before its first answer"),
-        ("hangs", "stack", "it took over 4 s"),
+        ("hangs", "stack", "it took over 4 s in the stage 'build'"),
         ("killed", "stack", "was killed by signal 9"),
         ("unready", "stack", "not ready"),
         ("suiteless", "nothing-run", "there is no suite"),
+        ("outward", "config", "servers/out/alpha leads out of the repository"),
+        ("harnessless", "config", "there is no harness.toml in harnessless"),
+        ("foreign", "config", "schema"),
+        ("halves", "build", "git submodule failed"),
+        ("silent", "build", "Operation too slow"),
+        ("fat", "stack", "cannot be written: File too large"),
     ],
 )
 def test_a_failure_says_its_cause(faults, name, kind, words):
@@ -214,9 +286,12 @@ def test_a_log_comes_with_what_failed_and_lies_beside_the_evidence(faults):
 
 def test_a_second_server_of_one_name_is_the_later_repositorys_error(faults):
     _, done = faults
-    found = [item for item in errors(done.report, "alpha") if item["kind"] == "config"]
-    assert len(found) == 1
-    assert "the server of alpha is called 'alpha' too" in found[0]["message"]
+    for name in ("twin", "again"):
+        (found,) = errors(done.report, name)
+        assert "the server of alpha is called 'alpha' too" in found["message"]
+        (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith(f"  {name} ")]
+        assert row[2:4] == ["?", "?"]  # the other's numbers are not its own
+    assert errors(done.report, "alpha") == []
 
 
 def test_the_same_entry_in_the_central_file_and_in_the_repository_is_a_duplicate_that_names_both(faults):
@@ -294,7 +369,7 @@ def test_judging_again_gives_the_same_bytes_without_the_remote(faults):
 def test_the_matrix_shows_every_repository_with_its_worst_first(faults):
     _, done = faults
     head = done.stdout.splitlines()[0]
-    assert "14 repositories" in head
+    assert "23 repositories" in head
     rows = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and "/" in line[:60]]
     assert {"alpha", "beta", "kept"} <= set(rows)
     markdown = (faults[0].root / ".rollcall" / "report.md").read_text()

@@ -1,7 +1,9 @@
 """Checkouts of real repositories on this disk, by the real git."""
 
 import os
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -140,3 +142,104 @@ def test_the_repository_that_the_caller_stands_in_is_not_meant(origin, tmp_path,
     assert (found.folder / "file.txt").read_text() == "three"
     assert (other / "file.txt").read_text() == "not meant"
     assert git(other, "rev-parse", "HEAD") == before
+
+
+# --- submodules, and remotes that say nothing ------------------------------------------------------------
+
+
+@pytest.fixture
+def nested(tmp_path) -> tuple[Path, str]:
+    """A repository with a submodule that has one; both are relative, the outer is behind its branch. Their parent."""
+    for name in ("inner", "middle", "outer"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "-q", "-b", "main")
+        commit(tmp_path / name, f"{name} first")
+    allowed = ("-c", "protocol.file.allow=always")
+    for name, sub in (("middle", "inner"), ("outer", "middle")):
+        git(tmp_path / name, *allowed, "submodule", "add", "-q", str(tmp_path / sub), "deps/sub")
+        git(tmp_path / name, "config", "-f", ".gitmodules", "submodule.deps/sub.url", f"../{sub}")
+        git(tmp_path / name, "commit", "-q", "-a", "-m", "a submodule")
+    commit(tmp_path / "middle", "middle later")
+    return tmp_path
+
+
+@pytest.mark.parametrize("version", ["2", "0"], ids=["by number", "a server that gives no commit by its number"])
+def test_submodules_come_too_and_theirs_at_the_commits_that_are_named(nested, version, monkeypatch):
+    for name, value in (("COUNT", "1"), ("KEY_0", "protocol.version"), ("VALUE_0", version)):
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    cache = nested / "cache"
+    found = checked_out(nested / "outer", "main", cache)
+    assert (found.folder / "deps/sub/file.txt").read_text() == "middle first"
+    deepest = found.folder / "deps/sub/deps/sub/file.txt"
+    assert deepest.read_text() == "inner first"
+    assert git(found.folder, "status", "--porcelain") == ""
+    deepest.write_text("changed by a server")
+    for name in ("inner", "middle", "outer"):
+        (nested / name).rename(nested / f"gone-{name}")
+    assert checked_out(nested / "outer", found.commit, cache) == found
+    assert deepest.read_text() == "inner first"
+
+
+def test_submodules_that_are_not_wanted_stay_away_until_they_are(nested):
+    cache = nested / "cache"
+    url = f"file://{nested / 'outer'}"
+    first = anyio.run(lambda: check_out(url, "main", cache=cache, submodules=False))
+    assert list((first.folder / "deps/sub").iterdir()) == []
+    (nested / "inner").rename(nested / "gone")
+    with pytest.raises(BuildError, match=r"git submodule failed: .*inner") as caught:
+        checked_out(nested / "outer", "main", cache)
+    assert "submodules = false" in caught.value.hint
+    with pytest.raises(BuildError, match="git submodule failed"):
+        checked_out(nested / "outer", "main", nested / "fresh")
+    assert cached(url, "main", cache=nested / "fresh") is None  # half of it is nothing
+    (nested / "gone").rename(nested / "inner")
+    assert checked_out(nested / "outer", "main", cache) == first
+    assert (first.folder / "deps/sub/deps/sub/file.txt").exists()
+
+
+def test_many_at_once_fetch_one_repository_once(origin, tmp_path, monkeypatch):
+    trace = tmp_path / "trace"
+    monkeypatch.setenv("GIT_TRACE", str(trace))
+
+    async def all_of_them():
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(lambda: check_out(f"file://{origin}", "main", cache=tmp_path / "cache"))
+
+    anyio.run(all_of_them)
+    assert trace.read_text().count("built-in: git fetch ") == 1
+
+
+def test_a_remote_that_takes_the_connection_and_says_nothing_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_HTTP_LOW_SPEED_TIME", "1")
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/x.git"
+        with pytest.raises(BuildError, match=r"git ls-remote failed: unable to access .*Operation too slow"):
+            anyio.run(lambda: check_out(url, "main", cache=tmp_path))
+
+
+def test_no_fetch_waits_for_a_dead_host_unless_the_caller_says_how_long():
+    ours = git_environment({})
+    assert (ours["GIT_HTTP_LOW_SPEED_LIMIT"], ours["GIT_HTTP_LOW_SPEED_TIME"]) == ("1", "60")
+    assert "-oBatchMode=yes -oConnectTimeout=60" in ours["GIT_SSH_COMMAND"]
+    assert git_environment({"GIT_SSH_COMMAND": "mine"})["GIT_SSH_COMMAND"] == "mine"
+    assert "GIT_SSH_COMMAND" not in git_environment({"GIT_SSH": "mine"})
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_users_own_ssh_command_is_the_one_that_is_taken(tmp_path, own):
+    """An environment of ours must not win over the user's settings."""
+    for name in ("configured", "ssh"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho fatal: {name} was called >&2\nexit 255\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / ".gitconfig").write_text(f'[core]\nsshCommand = "{tmp_path}/configured"\n' if own else "")
+    code = (
+        "import anyio, sys; from pathlib import Path; from harness.engine.git import check_out\n"
+        "anyio.run(lambda: check_out('git@127.0.0.1:x.git', 'main', cache=Path(sys.argv[1])))"
+    )
+    env = {**os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    for name in ("GIT_SSH", "GIT_SSH_COMMAND", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"):
+        env.pop(name, None)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], env=env, capture_output=True, text=True)
+    assert f"git ls-remote failed: {'configured' if own else 'ssh'} was called" in done.stderr

@@ -2,8 +2,6 @@
 
 import http.server
 import json
-import os
-import socket
 import socketserver
 import threading
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -238,65 +236,3 @@ def http_json(data, status=200):
 @pytest.fixture
 def json_answer():
     return http_json
-
-
-class Relay:
-    """Between us and the real engine: can change what we say, and can be cut."""
-
-    def __init__(self, path, change=lambda data: data):
-        self.path, self.change = path, change
-        self._socks = set()
-        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._server.bind(path)
-        self._server.listen(50)
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                near, _ = self._server.accept()
-            except OSError:
-                return
-            far = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            far.connect("/var/run/docker.sock")
-            self._socks |= {near, far}
-            for pair in ((near, far, self.change), (far, near, lambda data: data)):
-                threading.Thread(target=self._pump, args=pair, daemon=True).start()
-
-    def _pump(self, source, target, change):
-        try:
-            while data := source.recv(65536):
-                target.sendall(change(data))
-        except OSError:
-            pass
-        for sock in (source, target):
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-
-    def cut(self):
-        """The engine is stopped."""
-        with suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        if os.path.exists(self.path):
-            os.unlink(self.path)
-        for sock in self._socks:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-        for sock in self._socks:
-            sock.close()
-
-
-@pytest.fixture
-def relay(tmp_path, monkeypatch):
-    """`relay(change)`: from now on the engine is reached through a relay."""
-    made = []
-
-    def make(change=lambda data: data):
-        made.append(Relay(str(tmp_path / "relay.sock"), change))
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{made[-1].path}")
-        return made[-1]
-
-    yield make
-    for item in made:
-        item.cut()
