@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.guard import check_headers, check_roots, check_targets
 from harness.engine.http_pipe import HttpPipe
-from harness.engine.http_probe import look_closer
+from harness.engine.http_probe import look_closer as look_closer_over_http
 from harness.engine.mask import Masker, header_secrets, is_secret_name
 from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
@@ -33,6 +32,7 @@ from harness.engine.stack import Stack
 from harness.engine.start import NOT_THIS_ERA, Start, free_port
 from harness.engine.state import MAX_VALUES, Twist, must_not_be_repeated
 from harness.engine.stdio import elapsed_ms
+from harness.engine.stdio_probe import ENCODING_NAMES, OTHER_LOCALE, look_closer
 from harness.engine.suite import run_cases
 from harness.engine.tail import describe_code
 from harness.engine.wire import DISCOVER_TIMEOUT_S, Died, Lost, NotSpoken, Refused, TimedOut, WireSession
@@ -43,22 +43,15 @@ from harness.model.placeholders import UnknownPlaceholder, expand, names_in
 from harness.model.plan import CaseSpec, CommandSpec, ProfileSpec, ProjectSpec, Run, Transport
 from harness.model.progress import Progress, stage
 from harness.model.session import SessionSpec
-from harness.model.transcript import UNKNOWN_NOTIFICATION, CommandRecord, Diagnostic, RunRecord, StepRef
+from harness.model.transcript import CommandRecord, Diagnostic, RunRecord, StepRef
 
-__all__ = ["LOGS_S", "MAX_RESTARTS", "PROBE_WAIT_S", "START_TRIES", "placed", "run_one", "session_of"]
+__all__ = ["LOGS_S", "MAX_RESTARTS", "START_TRIES", "placed", "run_one", "session_of"]
 
 START_TRIES = 3  # how often in a row a server may fail to start again before the run gives up
 MAX_RESTARTS = 100  # of one run's server: evidence has an end, also of one that dies of every call
-PROBE_PING_S = 0.5
-PROBE_WAIT_S = 1.0  # for what comes back to the broken line, where the server is slow to answer
-PROBE_LEAST_S = 0.3  # the same, where it is quick
-PROBE_TIMES = 20  # how much longer than an answer may take what comes back
-PROBE_POLL_S = 0.02
 STATE_PROBE_S = 60.0  # for all cases that are run again with a requestState that was changed
 LOGS_S = 20.0  # for fetching the logs of the backends
 STDERR_LINES = 20
-BROKEN_LINE = b"#this line is no JSON#"  # not the beginning of any either: a reader of streams would wait for the rest
-BROKEN_LABEL = "probe/broken-json"
 
 
 Ended = Literal["finished", "not-spoken", "failed", "interrupted"]
@@ -596,16 +589,18 @@ async def _change_states(
 
 
 async def _probe(bench: _Bench) -> None:
-    """Sends a line that is no JSON to a process of its own: the server that is judged never sees one.
+    """Sends a process of its own what no client of good will sends: the server that is judged never sees it.
 
-    Over HTTP it is sent what no client of good will sends there.
+    Over stdio that process has another locale, but for what harness.toml says of it.
 
     What becomes of that process is its own affair, and only what it replies is judged.
     """
     server = bench.project.server
     recorder = bench.record_in(bench.attempt.probe)
+    declared = {*server.env, *bench.run.profile.env}
+    locale = {} if bench.start.url or declared & ENCODING_NAMES else OTHER_LOCALE
     try:
-        pipe = await bench.start.open(recorder, server.name)
+        pipe = await replace(bench.start, env={**bench.start.env, **locale}).open(recorder, server.name)
     except ServerError:
         return
     try:
@@ -614,28 +609,20 @@ async def _probe(bench: _Bench) -> None:
             return
         await session.open(timeout_s=server.start_timeout_s)
         if isinstance(pipe, HttpPipe):
-            await look_closer(pipe, session.era, session.meta)
+            await look_closer_over_http(pipe, session.era, session.meta)
             return
-        session.notify(
-            "notifications/cancelled", {"requestId": "rollcall-unknown", "reason": "there is no such request"}
-        )
-        session.notify(UNKNOWN_NOTIFICATION)
-        method = "server/discover" if session.era == "modern" else "ping"
-        wait_s, began = PROBE_WAIT_S, time.monotonic()
-        with suppress(TimedOut):  # an answered request whose id could be taken for the line's
-            await session.request(method, label=method, timeout_s=PROBE_PING_S)
-            wait_s = min(PROBE_WAIT_S, max(PROBE_LEAST_S, PROBE_TIMES * (time.monotonic() - began)))
-        before = pipe.line_count
-        session.send_line(BROKEN_LINE, BROKEN_LABEL)
-        with anyio.move_on_after(wait_s):  # what comes later, until it has ended, is recorded too
-            while pipe.line_count == before and not pipe.dead:
-                await anyio.sleep(PROBE_POLL_S)
+        reads = [name for name, hints in bench.annotations.items() if _says_it_only_reads(hints)]
+        await look_closer(session, pipe, harmless=min(reads, default=None))
     except (NotSpoken, Refused, TimedOut, Died):
         return
     finally:
         await pipe.stop(hurry=True)
         if recorder.failed is not None:
             raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
+
+
+def _says_it_only_reads(hints: Any) -> bool:
+    return isinstance(hints, Mapping) and hints.get("readOnlyHint") is True
 
 
 # --- before the start -----------------------------------------------------------------------------

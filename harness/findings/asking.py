@@ -18,7 +18,7 @@ from harness.findings.steps import METHODS, RunView, place_of_use
 from harness.model.finding import Severity
 from harness.model.outcome import Answer, answer_of, cut, cut_json, looks_like_an_error
 from harness.model.plan import LOG_LEVELS
-from harness.model.transcript import STATE_PROBE, UNKNOWN_NOTIFICATION, Sent
+from harness.model.transcript import PROBE_LABEL, STATE_PROBE, UNKNOWN_NOTIFICATION, Sent
 
 __all__ = ["see_asking", "see_notifications_met", "see_states"]
 
@@ -457,16 +457,14 @@ def see_notifications_met(view: RunView) -> Iterator[Seen]:
         begun = next((event.n for event in sent if event.label == UNKNOWN_NOTIFICATION), None)
         if begun is None:
             continue
-        odd = [
-            item
-            for item in dialogue.oddities
-            if item.line.event.n > begun and not 0 < dialogue.broken < item.line.event.n and "error" in item.message
-        ]
+        probes = (event.n for event in sent if event.label.startswith(PROBE_LABEL))
+        until = next(probes, len(dialogue.transcript.events) + 1)  # from then on it is sent more than notifications
+        odd = [item for item in dialogue.oddities if begun < item.line.event.n < until and "error" in item.message]
         if odd:
             at = _At(view, index, dialogue)
             said = f"a notification that the server does not know was answered: {cut_json(odd[0].message)}"
             yield at.seen("wire/notification-not-ignored", odd[0].line, said, key="answered")
-        elif dialogue.ended_itself and not dialogue.broken and dialogue.exited is not None:
+        elif dialogue.ended_itself and sent[-1].n < until and dialogue.exited is not None:
             yield Seen(
                 check="wire/notification-not-ignored",
                 run=view.run.key,

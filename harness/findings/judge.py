@@ -15,6 +15,7 @@ from harness.findings.annotations import see_contradicted
 from harness.findings.asking import see_asking, see_notifications_met, see_states
 from harness.findings.catalogue import catalogue_of, see_catalogue
 from harness.findings.client import not_compared, see_client
+from harness.findings.closer import see_capabilities, see_closer, see_order
 from harness.findings.commands import commands_of, see_commands, see_idle
 from harness.findings.contract import contract_not_judged, see_contract
 from harness.findings.costs import CellCosts, costs_of, see_over_budget, tokens_of
@@ -268,6 +269,9 @@ def _see_asked(view: RunView) -> Iterator[Seen]:
     yield from see_asking(view)
     yield from see_states(view)
     yield from see_notifications_met(view)
+    yield from see_closer(view)
+    yield from see_capabilities(view)
+    yield from see_order(view)
 
 
 def _coverage(ledger: CellLedger, verdicts: Verdicts, parameters: CellParameters, costs: CellCosts) -> Coverage:

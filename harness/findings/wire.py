@@ -132,6 +132,8 @@ def _ids(spot: _Spot) -> Iterator[Seen]:
 def _probed(spot: _Spot) -> Iterator[Seen]:
     """What came on stdout after a line that is no JSON; that a server dies of it or stays silent is its own affair."""
     dialogue = spot.dialogue
+    if dialogue.framed:
+        return
     after = [line for line in dialogue.lines if dialogue.broken and line.event.n > dialogue.broken]
     for line in after:
         if line.problem in _LINE_PROBLEMS and line.event.end == "lf":

@@ -54,7 +54,8 @@ _ALL = (
     CheckSpec(id="exercised/not-listed", severity="error", source="ours",
               fires="A tool that was called and is not in tools/list, without `unlisted = true`."),
     CheckSpec(id="exercised/unknown-succeeded", severity="error", source=_TOOLS,
-              fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list succeeded."),
+              fires="A deliberate call (`unlisted = true`, or ours of a probed process) of a tool that is not in "
+                    "tools/list succeeded."),
     CheckSpec(id="exercised/no-tools", severity="error", source=_TOOLS,
               fires="The server declares the tools capability and lists no tool."),
     CheckSpec(id="exercised/list-failed", severity="error", source=_TOOLS,
@@ -94,7 +95,20 @@ _ALL = (
     CheckSpec(id="wire/duplicate-reply", severity="error", source=_RPC,
               fires="A second reply to one request."),
     CheckSpec(id="wire/no-reply", severity="error", source=_RPC,
-              fires="A request that was never answered, though the server lived on."),
+              fires="A request that was never answered, though the server lived on; also one that is wrong in one "
+                    "place, or calls a tool that there is not."),
+    CheckSpec(id="wire/dead-after-odd-request", severity="error", source=_RPC,
+              fires="A request that is wrong in one place (params that are a number, a method that is a list, "
+                    "arguments that are a text), or a call of a tool that there is not, ends a probed process of the "
+                    "server, or it answers nothing any more."),
+    CheckSpec(id="wire/locale", severity="error", source=_STDIO,
+              fires="Text that is not ASCII comes back changed, is not answered, or ends the server, where its locale "
+                    "is not UTF-8 (LC_ALL=C, and PYTHONUTF8=0): it reads or writes in the encoding of the locale."),
+    CheckSpec(id="wire/capability-lie", severity="error", source="MCP basic/lifecycle#capability-negotiation",
+              fires="A capability is declared and its method does not exist: prompts, resources, logging, completions; "
+                    "a warning where the list of it gives another error."),
+    CheckSpec(id="wire/list-order", severity="warning", source="MCP server/tools",
+              fires="Two processes of the server list the same tools in another order."),
     CheckSpec(id="wire/empty-cursor", severity="warning", source="MCP server/utilities/pagination",
               fires="A list whose nextCursor is an empty string; it is taken for the end."),
     CheckSpec(id="wire/malformed-result", severity="error", source=_TOOLS,
@@ -225,8 +239,11 @@ _ALL = (
               fires="A command of `[suites]`, or pytest, passed, and no server was started through the proxy or the "
                     "plugin while it ran: it proves nothing."),
     CheckSpec(id="strict/unknown-tool-is-error", severity="error", source="MCP server/tools#error-handling",
-              fires="A deliberate call (`unlisted = true`) of a tool that is not in tools/list was answered with an "
-                    "isError result instead of a JSON-RPC error."),
+              fires="A deliberate call (`unlisted = true`, or ours) of a tool that is not in tools/list was answered "
+                    "with an isError result instead of a JSON-RPC error."),
+    CheckSpec(id="strict/no-request-unanswered", severity="error", source=_RPC,
+              fires="A line with an id that is no JSON-RPC request is never answered, by a server that passes over "
+                    "every such line, as those of the official SDKs do."),
     # what tools say of themselves
     CheckSpec(id="annotation/missing", severity="warning", source="MCP server/tools#tool",
               fires="A tool without readOnlyHint, or, where that is not true, without destructiveHint or "

@@ -26,8 +26,11 @@ __all__ = [
     "DONE_FILE",
     "INLINE_LIMIT_BYTES",
     "LINE_LIMIT_BYTES",
+    "ODD_REQUESTS",
     "OUTSIDE",
     "PROBE",
+    "PROBE_ID",
+    "PROBE_LABEL",
     "RUN_FILE",
     "SCHEMA",
     "STATE_PROBE",
@@ -70,6 +73,15 @@ SCHEMA = 1
 INLINE_LIMIT_BYTES = 256 * 1024
 LINE_LIMIT_BYTES = 64 * 1024 * 1024  # one line of a server's stdout; longer is cut and the server stopped
 UNKNOWN_NOTIFICATION = "notifications/rollcall/unknown"  # sent to a probed process, which has to pass it over
+PROBE_ID = "rollcall-"  # the beginning of the ids of what a probed process is sent to see what it does
+PROBE_LABEL = "probe/"  # the beginning of the labels of such lines
+# what follows it for a request that is wrong in one place, and what a person calls that; it has an id, to be answered
+ODD_REQUESTS = {
+    "params": "a request whose params are the number 5",
+    "method": "a request whose method is an empty list",
+    "arguments": "a tools/call whose arguments are a text",
+    "version": 'a request that says it is of JSON-RPC "1.0"',
+}
 STATE_PROBE = "state-probe"  # the word of a diagnostic: what follows bears a requestState that we have changed
 PROBE = "probe"  # a transcript whose name begins so is judged only by its wrong replies
 OUTSIDE = "outside"  # a transcript whose name begins so was written by another process than the engine

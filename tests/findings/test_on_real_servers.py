@@ -110,7 +110,7 @@ TABLE = {
     "malformed_result": ([case("m", step("echo", {"text": "content"}))], ["wire/malformed-result"]),
     "elicits_undeclared": ([ANY], ["wire/undeclared-request"] * 3),
     "dies_in_call": ([ECHO, one("die")], ["process/crashed"]),
-    "dies_on_non_ascii": ([ANY], ["process/crashed"]),
+    "dies_on_non_ascii": ([ANY], ["process/crashed", "wire/locale"]),
     "stdout_held_by_child": ([ECHO, one("leave")], ["process/crashed", "process/orphan"]),
     "ignores_stdin_close": ([ECHO], ["process/late-exit"]),
     "ignores_term": ([ECHO], ["process/late-exit"]),
@@ -120,7 +120,10 @@ TABLE = {
     "stops_reading": ([ECHO, case("again", step("echo", {"text": "b"}))], ["suite/timed-out"]),
     "child_takes_stdin": ([ANY], ["suite/timed-out"]),
     "deep": ([ECHO, one("deep")], []),
-    "locale_stdin": ([case("echo", step("echo", {"text": "Gerät"}, text_equals="Gerät"))], ["suite/step-failed"]),
+    "locale_stdin": (
+        [case("echo", step("echo", {"text": "Gerät"}, text_equals="Gerät"))],
+        ["suite/step-failed", "wire/locale"],
+    ),
     "looks_failed": ([ANY], ["exercised/failed-only", "exercised/looks-failed"]),
     "list_fails": ([ECHO], ["exercised/list-failed"]),
     "endless_cursor": ([ECHO], ["exercised/list-failed"]),
@@ -202,6 +205,14 @@ TABLE = {
     "bad_handshake name": ([ECHO], ["wire/malformed-result"]),
     "bad_handshake version": ([ECHO], ["wire/malformed-result"]),
     "trickles": ([ANY], ["suite/timed-out"]),
+    "malformed_unanswered": ([ECHO], ["wire/no-reply"] * 3),
+    "malformed_unanswered params": ([ECHO], ["wire/no-reply"]),
+    "malformed_unanswered schema": ([ECHO], []),
+    "malformed_unanswered tool": ([ECHO], ["wire/no-reply"]),
+    "malformed_unanswered ends": ([ECHO], ["wire/dead-after-odd-request"]),
+    "capabilities_untrue": ([ECHO], ["wire/capability-lie"] * 4),
+    "capabilities_untrue fails": ([ECHO], ["wire/capability-lie", "wire/malformed-result"]),
+    "order_by_hash": ([ECHO], ["exercised/missing"] * 11 + ["wire/list-order"]),
     "reads_slowly": ([case("long", step("echo", {"text": "x" * 3_000_000}))], ["suite/timed-out"]),
 }
 # the same, in the modern era
@@ -410,7 +421,7 @@ def test_every_fixture_server_is_driven():
     }
     asked = (*(name for name, _ in ASKING), *STATES)
     driven = {name.partition(" ")[0] for name in (*TABLE, *MODERN, *asked)}
-    assert known - driven <= {"input_loop", "malformed_unanswered"}
+    assert known - driven <= {"input_loop"}
 
 
 @pytest.mark.parametrize("name", sorted(MODERN))
@@ -587,6 +598,26 @@ def test_a_cursor_that_is_new_each_time_ends_too(t, tmp_path):
 def only(judgement, check):
     assert [item.check for item in judgement.findings] == [check], show(judgement)
     return judgement.findings[0]
+
+
+def test_odd_requests_and_text_that_is_not_ascii_are_told_with_what_was_sent(t, tmp_path):
+    for name, arguments, profile in (("odd", (), PLAIN), ("schema", ("schema",), PLAIN), ("dies", (), PLAIN)):
+        (tmp_path / name).mkdir()
+        server = "dies_on_non_ascii" if name == "dies" else "malformed_unanswered"
+        strict = [("strict/no-request-unanswered", "error")] if name == "schema" else []
+        judgement = drive(server, [ANY], tmp_path / name, arguments=arguments, profile=profile, checks=strict)
+        said = {item.message.partition(" (id")[0]: item for item in judgement.findings}
+        if name == "dies":
+            (found,) = [item for item in judgement.findings if item.check == "wire/locale"]
+            assert "ends the server where the locale is not UTF-8 (LC_ALL=C PYTHONUTF8=0)" in found.message
+            assert "UnicodeEncodeError" in found.message
+            continue
+        what = ["a request whose method is an empty list", "a request whose params are the number 5"]
+        assert sorted(said) == [*what, *(["a tools/call whose arguments are a text"] if name == "odd" else [])]
+        assert '"params": 5' in said[what[1]].evidence["sent"]
+        assert {item.check for item in judgement.findings} == {
+            "wire/no-reply" if name == "odd" else "strict/no-request-unanswered"
+        }
 
 
 def test_the_judged_server_is_never_sent_a_line_that_is_no_json(t, tmp_path):

@@ -3,7 +3,8 @@
     serve(call, tools=[...], on=hook, bad=hook, modern=False, capabilities=None, lists={})
 
 `call(name, arguments, message)` gives a result (or None: no answer). `on(message)` sees every object first; True = dealt with.
-`bad(line)` gets what is no object; without it such a line is answered with a parse error.
+`bad(line)` gets what is no object, `odd(message)` what is wrong where a request of good will cannot be; without them
+both are answered with an error.
 """
 
 import json
@@ -53,7 +54,21 @@ def echo(name, arguments, message):
     return text(arguments.get("text", ""))
 
 
+def is_odd(message):
+    """Whether an object is wrong where a request of good will cannot be."""
+    params, method = message.get("params", {}), message.get("method", "")
+    right = isinstance(method, str) and isinstance(params, dict)
+    return not (right and isinstance(params.get("arguments", {}), dict))
+
+
+def refuse_odd(message):
+    if "id" in message:
+        refuse(message, -32600, "Invalid Request")
+
+
 def answer(message, call=echo, tools=(ECHO,), modern=False, capabilities=None, lists=None):
+    if is_odd(message):
+        return refuse_odd(message)
     method, params = message.get("method"), message.get("params") or {}
     capabilities = {"tools": {}} if capabilities is None else capabilities
     info, old = (
@@ -85,6 +100,8 @@ def answer(message, call=echo, tools=(ECHO,), modern=False, capabilities=None, l
         elif method in found:
             reply(message, {**found[method], **done, **({} if old else {"ttlMs": 0, "cacheScope": "private"})})
         elif method == "tools/call":
+            if str(params.get("name")).startswith("rollcall-"):
+                return refuse(message, -32602, "Unknown tool")
             result = call(params.get("name"), params.get("arguments") or {}, message)
             if result is not None:
                 reply(message, {**done, **result})
@@ -92,16 +109,20 @@ def answer(message, call=echo, tools=(ECHO,), modern=False, capabilities=None, l
             refuse(message, -32601, f"Method not found: {method}")
 
 
-def messages():
+def messages(odd=refuse_odd):
     for line in sys.stdin.buffer:
         try:
-            yield json.loads(line)
+            message = json.loads(line)
         except ValueError:
-            yield line
+            message = line
+        if isinstance(message, dict) and is_odd(message):
+            odd(message)
+        else:
+            yield message
 
 
-def serve(call=echo, on=None, bad=lambda line: refuse({}, -32700, "Parse error"), **more):
-    for message in messages():
+def serve(call=echo, on=None, bad=lambda line: refuse({}, -32700, "Parse error"), odd=refuse_odd, **more):
+    for message in messages(odd):
         if not isinstance(message, dict):
             bad(message)
         elif on is None or not on(message):
