@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ STARTS = 5  # in each round
 FLOOD_BYTES = 400_000_000
 QUICK_FLOOD_BYTES = 20_000_000
 SAMPLE_S = 0.01
+RECORDERS_S = 120.0
 HOW = {False: "without", True: "with"}
 PROXY = [sys.executable, "-I", "-S", str(ROOT / "harness" / "proxy.py")]
 FLOODS = """
@@ -40,6 +42,7 @@ def run(*, rounds: int, quick: bool) -> list[Table]:
         rows = [row for server in SERVERS for row in _calls(server, folder, rounds=rounds, quick=quick)]
         starts = _starts(folder, rounds=rounds, quick=quick)
         flood = _flood(folder, QUICK_FLOOD_BYTES if quick else FLOOD_BYTES)
+        _recorders_ended(folder)
     about = (
         f"Calls of a small tool, one at a time, by the bare client loop; median and range of {rounds} rounds in which "
         "the two take turns, each with a server process of its own. The ratio is to the same round without the proxy. "
@@ -125,6 +128,21 @@ def _flood(folder: str, size: int) -> tuple[str, ...]:
     child.wait()
     recorder = max(peaks.values(), default=0)
     return (f"{got:,}", f"{ours / 1e6:.0f}", f"{recorder / 1e6:.0f}", f"{got / 1e6 / seconds:.0f}")
+
+
+def _recorders_ended(folder: str) -> None:
+    """Waits for the recorders: each outlives its proxy, and writes down what is left."""
+    end = time.monotonic() + RECORDERS_S
+    while any(folder.encode() in line for line in _command_lines()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"a recorder has not ended within {RECORDERS_S:.0f} s")
+        time.sleep(SAMPLE_S)
+
+
+def _command_lines() -> Iterator[bytes]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            yield path.read_bytes()
 
 
 def _children(parent: int) -> list[int]:

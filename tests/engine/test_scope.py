@@ -16,6 +16,11 @@ DATED = {
     "cli.py": "the day of `expires`",
     "tools_door.py": "the same",
     "engine/evidence.py": "names of attempts, which sort by time",
+    "engine/live_start.py": "names of transcripts, which sort by time",
+    "proxy.py": "the same",
+    "pytest_runs.py": "the day of `expires`",
+    "rollout_commands.py": "the same",
+    "testing_judge.py": "the same",
 }
 
 

@@ -158,7 +158,8 @@ def test_what_is_not_provably_dead_is_listed_with_a_command(tmpdir_of_ours, monk
     (tmpdir_of_ours / f"{PREFIX}link").symlink_to("/etc")
     report = reap()
     assert report.removed == ()
-    assert [(item.name, item.why, item.command) for item in report.kept] == [
+    kept = [item for item in report.kept if item.name.startswith(str(tmpdir_of_ours))]  # this machine may have others
+    assert [(item.name, item.why, item.command) for item in kept] == [
         (str(other), "it is from another boot or another host", f"rm -rf {other}"),
         (str(torn), "it does not say whose it is", f"rm -rf {torn}"),
     ]
