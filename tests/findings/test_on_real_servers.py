@@ -946,7 +946,7 @@ CANCELLED = {  # twists, era -> what is found of a server over HTTP whose call i
 
 @pytest.mark.parametrize(("twists", "era"), sorted(CANCELLED))
 def test_a_call_that_is_cancelled_over_http_is_no_fault_and_what_follows_may_be(t, twists, era, tmp_path):
-    judgement = over_http(twists, SLOW, tmp_path, era=era, call_timeout_s=2.0)
+    judgement = over_http(twists, SLOW, tmp_path, era=era, call_timeout_s=1.0)
     assert judged(judgement) == CANCELLED[twists, era], show(judgement)
     assert judgement.errors == (), show(judgement)
 
@@ -972,10 +972,8 @@ TOKEN = "sesame-0penTheD00r-42"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 LET_IN = {  # twists, era -> headers, what is found
     ("auth", "handshake"): (BEARER, []),
-    ("auth", "modern"): (BEARER, []),
-    ("auth-bare", "modern"): (BEARER, ["http/challenge"]),
-    ("well-known", "modern"): (BEARER, ["http/well-known"]),
-    ("forbidden", "modern"): ({"X-Api-Key": TOKEN, "Origin": "http://127.0.0.1:${port}"}, []),
+    ("auth forbidden", "modern"): ({**BEARER, "X-Api-Key": TOKEN, "Origin": "http://127.0.0.1:${port}"}, []),
+    ("auth-bare well-known", "modern"): (BEARER, ["http/challenge", "http/well-known"]),
 }
 
 
