@@ -19,6 +19,7 @@ __all__ = [
 ]
 
 MIN_SECRET_CHARS = 4  # shorter values would blank out half of a transcript
+MIN_FOUND_CHARS = 8  # what is shorter may stand in the base64 of anything
 MIN_NUMBER_CHARS = 8  # a shorter number is a port, a size or a limit
 MIN_WORD_CHARS = 16  # a shorter word ("tools", "postgres", "result") may be a key, a method or a tool's name
 SECRET_WORDS = ("APIKEY", "CREDENTIAL", "PASSPHRASE", "PASSWD", "PASSWORD", "PRIVATEKEY", "SECRET", "TOKEN")
@@ -104,6 +105,11 @@ class Masker:
         self._literals = tuple(sorted(literals, key=lambda item: (-len(item), item)))
         self._patterns = tuple(sorted(patterns, key=lambda item: (-len(item[1].pattern), item[1].pattern)))
 
+    def found(self, data: bytes) -> frozenset[str]:
+        """The secrets that stand in the data, in any of their spellings; only those long enough to be no accident."""
+        long = (secret for secret in self._secrets if len(secret) >= MIN_FOUND_CHARS)
+        return frozenset(secret for secret in long if _stands_in(secret, data))
+
     def bytes(self, data: bytes) -> bytes:
         """The data with every secret replaced by `*`, byte for byte as long.
 
@@ -131,6 +137,10 @@ class Masker:
         if isinstance(value, list | tuple):
             return [self.json(item) for item in value]
         return value
+
+
+def _stands_in(secret: str, data: bytes) -> bool:
+    return Masker((secret,)).bytes(data) != data
 
 
 def _replace(data: bytes, secret: bytes) -> bytes:

@@ -21,10 +21,13 @@ from typing import Any
 from harness.engine.mask import Masker
 from harness.model.transcript import (
     INLINE_LIMIT_BYTES,
+    SECRET_TOLD,
     Body,
+    Diagnostic,
     Event,
     Received,
     Sent,
+    Stderr,
     StepEnded,
     StepRef,
     StepStarted,
@@ -76,6 +79,8 @@ class Recorder:
         self._step: tuple[StepRef | None, str] = (None, "")
         self._labels: dict[str, str] = {}
         self._secrets = masker.count
+        self._given: frozenset[str] = frozenset()  # secrets that the client has told the server itself
+        self._hid: bytes | None = None  # the last body, if something in it was masked
 
     @property
     def count(self) -> int:
@@ -103,6 +108,8 @@ class Recorder:
         if step is not None:
             parts.append(self._step_part(step))
         self._write(Sent.e, parts)
+        if self._hid is not None:
+            self._given |= self._masker.found(self._hid)
 
     def step_started(
         self,
@@ -156,6 +163,19 @@ class Recorder:
         if exchange is not None:
             parts.append(f'"exchange":{exchange}')
         self._write(Received.e, parts)
+        self._told()
+
+    def _told(self) -> None:
+        """Notes that what was just written held a secret which the server has from its environment alone."""
+        hid, self._hid = self._hid, None
+        if hid is not None and self._masker.found(hid) - self._given:
+            self.add(Diagnostic, what=SECRET_TOLD, detail="")
+
+    def stderr(self, kept: bytes, size: int, *, limit: int) -> None:
+        """The end of stderr, masked before it is cut to `limit` bytes; `size` is how many came in all."""
+        self.add(Stderr, body=Body(self._masker.bytes(kept)[-limit:]), size=size)
+        self._hid = kept
+        self._told()
 
     def masked(self, data: bytes) -> bytes:
         """The bytes as they may be kept."""
@@ -184,6 +204,7 @@ class Recorder:
 
     def _body(self, body: bytes) -> str:
         data = self._masker.bytes(body)
+        self._hid = body if data != body else None
         if len(data) > INLINE_LIMIT_BYTES:
             name = hashlib.sha256(data).hexdigest()
             self._keep(self._bodies / name, data)

@@ -24,11 +24,9 @@ from harness.model.journal import BEGAN, CLIENT_CLOSED, ENDED, ENTRY, FROM_CLIEN
 from harness.model.session import SessionSpec
 from harness.model.transcript import (
     BODIES_DIR,
-    Body,
     Diagnostic,
     Exited,
     Spawned,
-    Stderr,
     Truncated,
 )
 
@@ -327,8 +325,7 @@ class _Tape:
                 self.recorder.sent(self._to.rest(), self.labels.sent(self._to.rest()))
             if self._from.size:
                 self._line(self._from.rest(), self._from.at, "none")
-        tail = self.masker.bytes(bytes(self._stderr))[-STDERR_TAIL_BYTES:]
-        self.recorder.add(Stderr, body=Body(tail), size=self._stderr_size)
+        self.recorder.stderr(bytes(self._stderr), self._stderr_size, limit=STDERR_TAIL_BYTES)
         asked = bool(ended["ended_by"])
         waited = self.now - self._closed_at if self._closed_at is not None and asked else 0.0
         self.recorder.add(

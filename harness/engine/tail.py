@@ -11,7 +11,7 @@ import anyio
 
 from harness.engine.process import Exit
 from harness.engine.record import Recorder
-from harness.model.transcript import Body, Exited, Stderr
+from harness.model.transcript import Exited
 
 __all__ = ["TAIL_BYTES", "PipeProtocol", "Tail", "describe_code", "record_exit"]
 
@@ -61,6 +61,11 @@ class Tail:
             del self._kept[: -2 * TAIL_BYTES]
 
     @property
+    def kept(self) -> bytes:
+        """Rather more than its end, as it came: not to be shown."""
+        return bytes(self._kept)
+
+    @property
     def tail(self) -> bytes:
         """Its end, masked before it was cut."""
         return self._recorder.masked(bytes(self._kept))[-TAIL_BYTES:]
@@ -80,7 +85,7 @@ def describe_code(code: int) -> str:
 
 def record_exit(recorder: Recorder, how: Exit, stderr: Tail, in_flight: tuple[str, ...]) -> None:
     """The last events of a transcript, which is closed."""
-    recorder.add(Stderr, body=Body(stderr.tail), size=stderr.size)
+    recorder.stderr(stderr.kept, stderr.size, limit=TAIL_BYTES)
     recorder.add(
         Exited,
         code=how.code,

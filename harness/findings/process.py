@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.findings.frames import Dialogue, Exchange, tool_in_label
-from harness.findings.seen import Seen, scrub
+from harness.findings.seen import Seen, quote_bytes, scrub
 from harness.findings.steps import RunView
-from harness.model.transcript import Exited, Sent
+from harness.model.transcript import SECRET_TOLD, Exited, Sent
 
 __all__ = ["see_processes"]
 
@@ -42,6 +42,41 @@ def see_processes(view: RunView) -> Iterator[Seen]:
             yield _bad_exit(view, index, dialogue, exited)
         if exited.orphans:
             yield _orphans(view, index, exited)
+    for index, dialogue in enumerate(view.dialogues):
+        yield from _secrets_told(view, index, dialogue)
+
+
+def _secrets_told(view: RunView, index: int, dialogue: Dialogue) -> Iterator[Seen]:
+    """What a server says of the secrets in its environment; in the evidence they are masked."""
+    told = {item.n - 1: item for item in dialogue.diagnostics if item.what == SECRET_TOLD}
+    for line in dialogue.lines:
+        if line.event.n in told:
+            said = line.event.body.data
+            at = max(0, said.find(b"****") - 60)
+            quoted = quote_bytes(said[at : at + 200])
+            step = line.step
+            yield Seen(
+                check="process/secret-told",
+                run=view.run.key,
+                order=(index, line.event.n),
+                key=line.tool or line.when,
+                message="a secret of the server's environment stands in what it says (masked here), "
+                f"{line.place}, {line.when}: {quoted}",
+                tool=line.tool,
+                case=None if step is None else f"{step.suite}/{step.case}",
+                evidence={"line": line.number, "offset": line.event.at, "bytes": quoted},
+            )
+    if dialogue.stderr is not None and dialogue.stderr.n in told:
+        lines = [item for item in dialogue.stderr.body.text.splitlines() if "****" in item][-1:] or [""]
+        yield Seen(
+            check="process/secret-told",
+            run=view.run.key,
+            order=(index, dialogue.stderr.n),
+            key="stderr",
+            message="a secret of the server's environment stands on its stderr (masked here): "
+            f"{scrub(lines[0])[:200]!r}",
+            evidence={"stderr": scrub(dialogue.stderr_quote)},
+        )
 
 
 def _is_crash(dialogue: Dialogue) -> bool:

@@ -33,6 +33,7 @@ __all__ = [
     "PROBE_LABEL",
     "RUN_FILE",
     "SCHEMA",
+    "SECRET_TOLD",
     "STATE_PROBE",
     "UNKNOWN_NOTIFICATION",
     "Body",
@@ -82,6 +83,7 @@ ODD_REQUESTS = {
     "arguments": "a tools/call whose arguments are a text",
     "version": 'a request that says it is of JSON-RPC "1.0"',
 }
+SECRET_TOLD = "secret-told"  # the word of a diagnostic: what came just before held a secret
 STATE_PROBE = "state-probe"  # the word of a diagnostic: what follows bears a requestState that we have changed
 PROBE = "probe"  # a transcript whose name begins so is judged only by its wrong replies
 OUTSIDE = "outside"  # a transcript whose name begins so was written by another process than the engine
@@ -355,7 +357,8 @@ class Diagnostic(Event):
     when a request had no answer in time; detail: their commands), "shares-stdin" (those of them whose stdin is the
     server's), "closing" (we closed its stdin while a request was open), "not-read" (the server ended without reading
     a request; detail: its label), "state-probe" (the next request bears a `requestState` that we have changed, left
-    out or used before; detail: JSON that says which).
+    out or used before; detail: JSON that says which), "secret-told" (in the event before it stood a secret
+    that the server has from its environment alone; it is masked there).
 
     `request` is the id of the request of which "timeout", "lost", "cancelled" and "not-read" speak, where it is known:
     several may be open under one label.

@@ -329,6 +329,7 @@ def drive(
     call_timeout_s=None,
     start_timeout_s=None,
     closer=True,
+    env=None,
     **settings,
 ):
     """The judgement of one real run of a fixture server, over HTTP where there is a URL."""
@@ -350,6 +351,7 @@ def drive(
         name=name,
         command=(sys.executable, str(SERVERS / f"{name}.py"), *arguments),
         eras=(era,),
+        env=env or {},
         call_timeout_s=call_timeout_s or (10.0 if url else 1.0),
         start_timeout_s=start_timeout_s or (20.0 if url else 3.0),
         transport="http" if url else "stdio",
@@ -618,6 +620,18 @@ def test_odd_requests_and_text_that_is_not_ascii_are_told_with_what_was_sent(t, 
         assert {item.check for item in judgement.findings} == {
             "wire/no-reply" if name == "odd" else "strict/no-request-unanswered"
         }
+
+
+def test_a_secret_of_the_environment_in_an_answer_is_told_and_what_a_call_brought_is_not(t, tmp_path):
+    secret = "tell-nobody-4711"
+    cases = [one("names"), one("cwd"), case("v", step("value", {"text": "API_TOKEN"}))]
+    judgement = drive("shows_environment", cases, tmp_path, env={"API_TOKEN": secret})
+    found = only(judgement, "process/secret-told")
+    assert (found.tool, secret in str(found), "*" * len(secret) in found.message) == ("value", False, True)
+    (tmp_path / "given").mkdir()
+    given = case("g", step("echo", {"text": secret}))
+    judgement = drive("good", [*GOOD, given], tmp_path / "given", env={"API_TOKEN": secret})
+    assert sorted(item.check for item in judgement.findings) == REFUSED, show(judgement)
 
 
 def test_the_judged_server_is_never_sent_a_line_that_is_no_json(t, tmp_path):
