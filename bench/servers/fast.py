@@ -55,12 +55,21 @@ def answer(message: dict) -> bytes | None:
     return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (json.dumps(key).encode(), result)
 
 
+def safely(message: dict) -> bytes | None:
+    """The same, and an error where the request is wrong."""
+    try:
+        return answer(message)
+    except (AttributeError, KeyError, TypeError):
+        error = {"code": -32602, "message": "Invalid params"}
+        return json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}).encode()
+
+
 def main() -> None:
     """Answers all lines of each read with one write."""
     rest = b""
     while data := os.read(0, 1 << 16):
         *lines, rest = (rest + data).split(b"\n")
-        out = b"".join(line + b"\n" for line in map(answer, map(json.loads, lines)) if line is not None)
+        out = b"".join(line + b"\n" for line in map(safely, map(json.loads, lines)) if line is not None)
         view = memoryview(out)
         while view:
             view = view[os.write(1, view) :]

@@ -21,9 +21,26 @@ TOOLS = [
     for number in range(50)
 ]
 
-for line in sys.stdin:
+NAMES = {tool["name"] for tool in TOOLS}
+
+
+def is_right(message: dict) -> bool:
+    """Whether a request is one that is answered with a result."""
+    params = message.get("params", {})
+    if not isinstance(params, dict):
+        return False
+    if message["method"] != "tools/call":
+        return isinstance(message["method"], str)
+    return params.get("name") in NAMES and isinstance(params.get("arguments"), dict)
+
+
+for line in sys.stdin.buffer:
     message = json.loads(line)
     if "id" not in message:
+        continue
+    if not is_right(message):
+        error = {"code": -32602, "message": "Invalid params"}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
         continue
     match message["method"]:
         case "initialize":
