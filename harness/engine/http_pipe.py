@@ -689,7 +689,7 @@ def described(status: int, kind: str, body: bytes, *, stream: bool) -> str:
         return f"the event stream (HTTP {status}, {kind}) ended without the answer"
     named = kind or "no content type"
     if kind == "text/html" or body[:200].lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        title = _TITLE.search(body)
+        title = _TITLE.search(body[:4096])
         said = f" ({cut(title[1].decode('utf-8', 'replace').strip(), 80)})" if title else ""
         return f"HTTP {status} with an HTML page{said}"
     text = body[:QUOTED_BYTES].decode("utf-8", "backslashreplace").strip()

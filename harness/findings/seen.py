@@ -143,7 +143,8 @@ def _counted(server: str, check: str, items: Sequence[Seen], rerun: Rerun) -> Fi
     )
 
 
-_SCOPE = re.compile(r"[^\s'\"=:]*/rollcall-[0-9a-f]{6,}[^\s/'\":]*")
+# it begins where a word does: tried at every letter, a word of 64 KiB would take seconds
+_SCOPE = re.compile(r"(?<![^\s'\"=:])[^\s'\"=:]*/rollcall-[0-9a-f]{6,}[^\s/'\"=:]*")
 
 
 def scrub(text: str) -> str:

@@ -67,7 +67,7 @@ def described(turn: Turn) -> str:
     named, body = turn.kind or "no content type", turn.body
     said = f"HTTP {turn.status}"
     if turn.kind == "text/html" or body[:200].lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        title = _TITLE.search(body)
+        title = _TITLE.search(body[:4096])
         return f"{said} with an HTML page" + (
             f" ({cut(title[1].decode('utf-8', 'replace').strip(), 80)})" if title else ""
         )
