@@ -60,7 +60,7 @@ def _secrets_told(view: RunView, index: int, dialogue: Dialogue) -> Iterator[See
                 run=view.run.key,
                 order=(index, line.event.n),
                 key=line.tool or line.when,
-                message="a secret of the server's environment stands in what it says (masked here), "
+                message="a secret that the server was given stands in what it says (masked here), "
                 f"{line.place}, {line.when}: {quoted}",
                 tool=line.tool,
                 case=None if step is None else f"{step.suite}/{step.case}",
@@ -73,8 +73,7 @@ def _secrets_told(view: RunView, index: int, dialogue: Dialogue) -> Iterator[See
             run=view.run.key,
             order=(index, dialogue.stderr.n),
             key="stderr",
-            message="a secret of the server's environment stands on its stderr (masked here): "
-            f"{scrub(lines[0])[:200]!r}",
+            message=f"a secret that the server was given stands on its stderr (masked here): {scrub(lines[0])[:200]!r}",
             evidence={"stderr": scrub(dialogue.stderr_quote)},
         )
 

@@ -984,7 +984,7 @@ def test_a_request_state_over_http_is_believed_or_not(t, twists, tmp_path):
 
 TOKEN = "sesame-0penTheD00r-42"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-LET_IN = {  # twists, era -> headers, what is found
+LET_IN = {  # twists, era -> headers, what is found beside that it logs the token
     ("auth", "handshake"): (BEARER, []),
     ("auth forbidden", "modern"): ({**BEARER, "X-Api-Key": TOKEN, "Origin": "http://127.0.0.1:${port}"}, []),
     ("auth-bare well-known", "modern"): (BEARER, ["http/challenge", "http/well-known"]),
@@ -995,7 +995,7 @@ LET_IN = {  # twists, era -> headers, what is found
 def test_a_server_behind_a_token_is_tested_with_it_and_the_token_is_nowhere(t, twists, era, tmp_path):
     headers, expected = LET_IN[twists, era]
     judgement = over_http(twists, [ECHO], tmp_path, era=era, headers=headers)
-    assert judged(judgement) == expected, show(judgement)
+    assert judged(judgement) == [*expected, "process/secret-told"], show(judgement)
     assert judgement.errors == (), show(judgement)
     files = [path for path in (tmp_path / "evidence").rglob("*") if path.is_file()]
     assert {"server-1.jsonl", "probe-1.jsonl", "run.json"} <= {path.name for path in files}
