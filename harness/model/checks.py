@@ -219,8 +219,8 @@ _ALL = (
               source="MCP basic/lifecycle#shutdown",
               fires="No exit when stdin closed: a warning if SIGTERM ended the process, an error if only SIGKILL did."),
     CheckSpec(id="process/secret-told", severity="error", exempt="process/secret-told", subject="any", source="ours",
-              fires="A secret that the server was given, in its environment or by a header, stands in a result, an error, "
-                    "a notification or on stderr; what a call brought itself may come back."),
+              fires="A secret that the server was given, in its environment or by a header, stands in a result, an "
+                    "error, a notification or on stderr; what a call brought itself may come back."),
     CheckSpec(id="process/bad-exit", severity="warning", exempt="process/bad-exit", subject="any", source="ours",
               fires="The process ended by itself when its stdin was closed, but with an exit code other than 0 (a "
                     "warning) or by a signal such as SIGSEGV (an error)."),
