@@ -59,6 +59,7 @@ LOG_READ_BYTES = 1024 * 1024
 KEPT_BUILDS = 3  # and every build that is younger than a week
 KEPT_S = 7 * 24 * 3600.0
 HASH_LIMIT_BYTES = 8 * 1024 * 1024  # a larger file counts by size and time of change
+CACHES = {"__pycache__", ".nox", ".tox", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"}
 NOT_SOURCES = {
     ".git",
     ".hg",
@@ -197,9 +198,14 @@ def _sources(root: Path, ours: set[str]) -> bytes:
 
 
 def _source_files(root: Path) -> set[str]:
-    """Tracked and untracked files that git does not ignore; without git, all but the folders that builds make."""
+    """Tracked and untracked files that git does not ignore; without git, all but the folders that builds make.
+
+    What interpreters and tools write where they run is no source, also where git was not told to ignore it.
+    """
     if names := _git(root, "--cached", "--others", "--exclude-standard"):
-        return {name for name in names if not name.startswith(".rollcall/")}
+        written = {name for name in names if not CACHES.isdisjoint(name.split("/")[:-1])}
+        tracked = (_git(root, "--cached") or set()) if written else set()
+        return {name for name in names - (written - tracked) if not name.startswith(".rollcall/")}
     out: set[str] = set()
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in NOT_SOURCES]

@@ -6,11 +6,12 @@ by label, so a creation that was cut off half way is found too.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import hashlib
 import os
 import shutil
-import tempfile
+import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -46,6 +47,7 @@ __all__ = ["LOG_TAIL_LINES", "TEARDOWN_S", "Stack", "open_stack", "prepare_image
 TEARDOWN_S = 60.0
 BINDING_S = 5.0  # how long a running container may be without its published ports
 TELL_EVERY_S = 0.5
+ALONE_S = 1800.0  # for the build of an image by another process
 LOG_TAIL_LINES = 40
 LOG_CHARS = 256 * 1024  # of the log of one error
 LOG_READ_LINES = 400  # masked before they are cut to so few
@@ -347,24 +349,23 @@ class _Images:
 
 @asynccontextmanager
 async def _alone(tag: str, progress: Progress, subject: str) -> AsyncIterator[None]:
-    """Of several processes that need one image, one builds it, and the others wait."""
-    folder = Path(tempfile.gettempdir()) / f"rollcall-locks-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        ours = folder.stat(follow_symlinks=False).st_uid == os.getuid() and not folder.is_symlink()
-    except OSError:
-        ours = False
-    if not ours:  # then it may be built twice, which is only slow
-        yield
-        return
-    with (folder / hashlib.sha256(tag.encode()).hexdigest()[:32]).open("a") as file:
-        while True:  # whoever holds it ends: builds are bounded, and a lock goes with its process
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                progress.waiting(subject, "image", f"another process builds {tag}")
-                await anyio.sleep(TELL_EVERY_S)
+    """Of several processes that need one image, one builds it, and the others wait.
+
+    The lock is a name that one process can bind (Linux, `unix(7)`): it goes with its process and leaves no file. Where
+    there is no such name, or whoever has it takes too long, the image may be built twice, which is only slow.
+    """
+    name = f"\0rollcall-image-{os.getuid()}-{hashlib.sha256(tag.encode()).hexdigest()[:32]}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
+        with anyio.move_on_after(ALONE_S):
+            while sys.platform == "linux":
+                try:
+                    lock.bind(name)
+                    break
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        break
+                    progress.waiting(subject, "image", f"another process builds {tag}")
+                    await anyio.sleep(TELL_EVERY_S)
         yield
 
 

@@ -159,6 +159,18 @@ async def test_ignored_files_are_no_sources_where_there_is_git(tmp_path):
     assert fingerprint(spec) != before
 
 
+async def test_what_interpreters_write_is_no_source_unless_it_is_committed(tmp_path):
+    """Loading a noxfile writes `__pycache__` beside it, and not every repository ignores that."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    spec = project(tmp_path, sh("true"))
+    before = fingerprint(spec)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__/noxfile.cpython-311.pyc").write_bytes(b"1")
+    assert fingerprint(spec) == before
+    subprocess.run(["git", "-C", str(tmp_path), "add", "-f", "."], check=True)
+    assert fingerprint(spec) != before
+
+
 async def test_a_failing_command_is_named_with_its_exit_code_and_last_lines(tmp_path):
     spec = project(tmp_path, sh("for i in $(seq 100); do echo line $i; done; echo the reason >&2; exit 7"))
     with pytest.raises(BuildError) as caught:
