@@ -15,15 +15,12 @@ import anyio
 
 from harness.engine.answers import Answers, expanded_profile, placeholders_of
 from harness.engine.build import Built
-from harness.engine.client import client_pass, load_client
 from harness.engine.commands import CommandBench, run_commands
 from harness.engine.container import container_run
 from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.guard import check_headers, check_roots, check_targets
-from harness.engine.http_pipe import HttpPipe
-from harness.engine.http_probe import look_closer as look_closer_over_http
 from harness.engine.mask import Masker, header_secrets, is_secret_name
 from harness.engine.pipe import Pipe
 from harness.engine.record import Recorder
@@ -467,12 +464,16 @@ async def _aside(bench: _Bench, progress: Progress) -> None:
     ):
         async with anyio.create_task_group() as tasks:
             if bench.run.client:
+                from harness.engine.client import load_client  # what it imports is needed in this pass alone
+
                 tasks.start_soon(load_client)
             await _probe(bench)
 
 
 async def _compare(bench: _Bench, progress: Progress) -> None:
     """The official client's view of one more process of this server; nothing that becomes of it fails the run."""
+    from harness.engine.client import client_pass
+
     key, server, before = bench.run.key, bench.project.server, bench.pipe.exit
     try:
         recorder = Recorder(bench.attempt.client, bodies=bench.attempt.bodies, masker=bench.masker, began=bench.began)
@@ -608,7 +609,11 @@ async def _probe(bench: _Bench) -> None:
         if await pipe.ready(server.start_timeout_s):
             return
         await session.open(timeout_s=server.start_timeout_s)
-        if isinstance(pipe, HttpPipe):
+        if bench.start.url:
+            from harness.engine.http_pipe import HttpPipe  # what they import is needed over HTTP alone
+            from harness.engine.http_probe import look_closer as look_closer_over_http
+
+            assert isinstance(pipe, HttpPipe)
             await look_closer_over_http(pipe, session.era, session.meta)
             return
         reads = [name for name, hints in bench.annotations.items() if _says_it_only_reads(hints)]
