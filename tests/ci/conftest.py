@@ -33,13 +33,15 @@ name = "sample"
 build = [["sh", "-c", "mkdir -p node_modules/sample && cp src/*.py node_modules/sample/"]]
 command = ["python3", "node_modules/sample/good.py"]
 env = { SERVICE_URL = "${backend.service.url}" }
-[profiles.plain]
+eras = ["handshake"]
 [profiles.asking]
 elicit = "accept"
 [backends.service]
 use = ["first", "second"]
 [suites]
 files = ["suites/*.toml"]
+[checks]
+client = "off"
 """
 SUITE = """\
 schema = 2
@@ -64,7 +66,6 @@ confirm = true
 
 [[case]]
 id = "asks"
-profiles = ["asking"]
 [[case.step]]
 call = "ask"
 """
@@ -212,12 +213,17 @@ class Service:
     def keep(self, paths: list[str], store: Path, home: Path) -> None:
         for index, path in enumerate(paths):
             source = self.expanded(path, home)
-            if source.exists():
+            if "*" in path:
+                for file in self.workspace.glob(path):
+                    _copy(file, store / str(index) / file.relative_to(self.workspace))
+            elif source.exists():
                 _copy(source, store / str(index))
 
     def put_back(self, paths: list[str], store: Path, home: Path) -> None:
         for index, path in enumerate(paths):
-            if (store / str(index)).exists():
+            if "*" in path and (store / str(index)).exists():
+                shutil.copytree(store / str(index), self.workspace, dirs_exist_ok=True)
+            elif (store / str(index)).exists():
                 shutil.rmtree(self.expanded(path, home), ignore_errors=True)
                 _copy(store / str(index), self.expanded(path, home))
 
@@ -236,11 +242,14 @@ class GitHub(Service):
     JOB = frozenset({"runs-on", "timeout-minutes", "needs", "name", "if", "strategy", "outputs", "steps"})
     STEP = frozenset({"uses", "with", "run", "env", "id", "if", "continue-on-error"})
 
-    def run(self, file: str) -> dict[str, Job]:
+    def run(self, file: str, *, until: str = "") -> dict[str, Job]:
+        """All jobs, or those up to one of them."""
         workflow = YAML(typ="safe").load(FILES / file)
         self.artifacts.clear()
         done: dict[str, Job] = {}
         for job_id, spec in workflow["jobs"].items():
+            if until and until in done:
+                break
             assert set(spec) <= self.JOB
             assert spec.get("strategy", {"fail-fast": False})["fail-fast"] is False
             needs = spec.get("needs", [])
@@ -305,13 +314,16 @@ class GitHub(Service):
                 self.checkout()
             case "actions/setup-python":
                 assert given["python-version"]
-            case "actions/cache":
+            case "actions/cache" | "actions/cache/restore" | "actions/cache/save":
                 paths = given["path"].split()
-                keys = [given["key"]] + [key for key in reversed(self.caches) if key.startswith(given["restore-keys"])]
-                found = next((self.caches[key] for key in keys if key in self.caches), None)
-                if found is not None:
-                    self.put_back(paths, found, home)
-                if given["key"] not in self.caches:
+                if not name.endswith("/save"):
+                    others = [key for key in reversed(self.caches) if key.startswith(given["restore-keys"])]
+                    found = next((self.caches[key] for key in [given["key"], *others] if key in self.caches), None)
+                    if found is not None:
+                        self.put_back(paths, found, home)
+                if name.endswith("/save"):
+                    self.save(given["key"], paths, home)
+                elif name == "actions/cache" and given["key"] not in self.caches:
                     after.append(lambda: self.save(given["key"], paths, home))
             case "actions/upload-artifact":
                 return self.upload(given)
@@ -352,7 +364,7 @@ class GitHub(Service):
                 expression = inner[1]
             if inner := re.fullmatch(r"hashFiles\((.+)\)", expression):
                 return self.hashed(re.findall(r"'([^']*)'", inner[1]))
-            return {"runner.os": "Linux", **values}[expression]
+            return {"runner.os": "Linux", "github.run_id": "7", "github.run_attempt": "1", **values}[expression]
 
         return re.sub(r"\$\{\{ (.+?) \}\}", value, text)
 

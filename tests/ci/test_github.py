@@ -76,7 +76,7 @@ schema = 1
 [server]
 name = "kept"
 command = ["python3", "src/good.py"]
-[profiles.plain]
+eras = ["handshake"]
 [profiles.asking]
 elicit = "accept"
 [suites]
@@ -110,3 +110,6 @@ def test_github_with_a_list_joins_the_parts_of_its_jobs(github):
     }
     assert "| `kept` | findings |" in done["merge"].summary
     assert "::error" in done["merge"].output
+    assert github.run("github-rollout.yml", until="plan")["plan"].ok
+    known = (github.workspace / ".rollcall/evidence/.rollout").iterdir()
+    assert {file.name for file in known} == {"here.times.json", "kept.times.json"}
