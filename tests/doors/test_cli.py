@@ -251,9 +251,9 @@ def test_help_names_every_exit_code():
 
 
 def test_a_lowered_family_is_listed_in_the_report(good):
-    edit(good, "harness.toml", "[profiles.plain]", '[checks]\nprocess = "warning"\n[profiles.plain]')
+    edit(good, "harness.toml", "[checks]", '[checks]\nprocess = "warning"')
     report = good.run("integration").report
-    assert [(item["family"], item["to"]) for item in report["lowered"]] == [("process", "warning")]
+    assert [(item["family"], item["to"]) for item in report["lowered"]] == [("client", "off"), ("process", "warning")]
 
 
 def test_secrets_of_the_caller_that_are_passed_on_are_masked_everywhere(good):
@@ -332,6 +332,7 @@ def test_only_part_of_the_evidence_is_never_green_for_the_whole(good):
 
 
 def test_the_official_client_is_asked_once_for_each_era(good):
+    edit(good, "harness.toml", 'client = "off"', "")
     done = good.run("integration", "--strict")
     assert done.code == 0, done.stdout + done.stderr
     assert done.stderr.count("official client") == 2
@@ -340,8 +341,6 @@ def test_the_official_client_is_asked_once_for_each_era(good):
 
 
 def test_a_family_that_is_off_costs_nothing(good):
-    with (good.root / "harness.toml").open("a", encoding="utf-8") as file:
-        file.write('[checks]\nclient = "off"\n')
     done = good.run("integration", "--strict", env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert done.code == 0, done.stdout
     assert "harness.engine.run" in done.stderr
@@ -351,6 +350,7 @@ def test_a_family_that_is_off_costs_nothing(good):
 
 
 def test_a_tool_that_the_official_client_leaves_out_fails_the_run(good):
+    edit(good, "harness.toml", 'client = "off"', "")
     edit(good, "harness.toml", "good.py", "bad_header.py")
     for name in good.root.glob("suites/*.toml"):
         name.unlink()

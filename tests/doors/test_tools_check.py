@@ -223,7 +223,7 @@ def test_checks_and_exemptions_of_the_project_count(project, recorded):
     ]
     (project.root / "exemptions.toml").write_text("schema = 1\n", encoding="utf-8")
     with (project.root / "harness.toml").open("a", encoding="utf-8") as file:
-        file.write('[checks]\noutput-schema = "warning"\n')
+        file.write('output-schema = "warning"\n')  # to [checks], which is the last
     lowered = json.loads(project.run("tools", "check", ".", "--format", "json").stdout)
     assert [(item["family"], item["file"]) for item in lowered["lowered"]] == [("output-schema", "harness.toml")]
     assert [item["severity"] for item in lowered["findings"]] == ["warning"]
