@@ -36,6 +36,7 @@ command = ["python3", "${{repo}}/../servers/{server}.py"]
 files = ["suite.toml"]
 [checks]
 exercised = "attempted"
+client = "off"
 """
 
 
@@ -164,8 +165,8 @@ def test_a_broken_project_that_is_the_only_one_selected_is_its_problems_and_noth
 
 @pytest.fixture
 def one(two):
-    """`second` alone, without the time that the official client takes."""
-    toml = harness_toml("second") + 'client = "off"\n'
+    """`second` alone."""
+    toml = harness_toml("second")
     entries = EXEMPT.partition("[second")
     text = "schema = 1\n" + "".join(entries[1:]).partition("[third")[0]
     return two.write({"second/harness.toml": toml, "exemptions.toml": text})
