@@ -19,6 +19,8 @@ name = "drifted"
 command = ["python3", "${{repo}}/servers/drifted.py", "{how}"]
 [suites]
 files = ["suites/*.toml"]
+[checks]
+client = "off"
 """
 SUITE = """\
 schema = 2

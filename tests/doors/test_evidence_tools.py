@@ -30,6 +30,7 @@ eras = ["handshake"]
 files = ["suites/*.toml"]
 [checks]
 exercised = "attempted"
+client = "off"
 """
 
 

@@ -372,6 +372,7 @@ eras = ["handshake"]
 files = ["s.toml"]
 [checks]
 parameters = "require"
+client = "off"
 """
 LACKING_SUITE = """\
 schema = 2
@@ -468,6 +469,8 @@ env = { WHICH = "${backend.b.url}" }
 use = ["one", "two"]
 [suites]
 files = ["s.toml"]
+[checks]
+client = "off"
 """
 
 
