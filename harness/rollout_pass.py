@@ -306,6 +306,8 @@ def _command(this: Pass, member: Member, record: Path) -> list[str]:
         command.append(f"--state={this.options.state / 'repositories' / encode_name(member.spec.name)}")
     if this.options.rebuild:
         command.append("--rebuild")
+    if this.options.reuse_stacks:
+        command.append("--reuse-stacks")
     return command
 
 

@@ -24,10 +24,12 @@ from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.guard import check_headers, check_roots, check_targets
 from harness.engine.http_pipe import HttpPipe
 from harness.engine.http_probe import look_closer as look_closer_over_http
+from harness.engine.lend import Lent
 from harness.engine.mask import Masker, header_secrets, is_secret_name
 from harness.engine.pipe import Pipe
+from harness.engine.reap import any_left
 from harness.engine.record import Recorder
-from harness.engine.scope import Scope
+from harness.engine.scope import STACK_FOLDER, Scope
 from harness.engine.stack import Stack
 from harness.engine.start import NOT_THIS_ERA, Start, free_port
 from harness.engine.state import MAX_VALUES, Twist, must_not_be_repeated
@@ -272,6 +274,7 @@ async def run_one(
     probe: bool = False,
     elsewhere: Collection[str] = (),
     states: bool = False,
+    lent: Lent | None = None,
 ) -> RunRecord:
     """One run from the start of its server to the written evidence.
 
@@ -284,6 +287,7 @@ async def run_one(
         probe: Whether a further process is started at the end, to see what it answers to a line that is no JSON.
         elsewhere: Ids of commands that have run in the cell's other era.
         states: Whether one is, where the server has given a requestState, to see what it does with a changed one.
+        lent: The stack as it was lent: is told whether the run ended in peace.
     """
     began = time.monotonic()
     attempt = attempt or Attempt.create(evidence, run.key)
@@ -325,7 +329,26 @@ async def run_one(
             await _keep_logs(attempt, stack)
             record = _record(run, built, stack, state, selected, masker, project.server.transport)
             attempt.finish(record)
+            if lent is not None and benches:
+                lent.in_peace = await _in_peace(benches[0], selected, scope)
     return record
+
+
+async def _in_peace(bench: _Bench, selected: list[tuple[str, CaseSpec]], scope: Scope) -> bool:
+    """Whether nothing of this run can reach its stack any more: what was asked has come to its end, and all who asked.
+
+    A call that was cancelled, or that a server was killed over, may go on in the backend for as long as it likes. What a
+    client of containers leaves is not seen here at all.
+    """
+    state, start = bench.state, bench.start
+    steps = (step for _, case in selected for step in (*case.steps, *case.cleanup))
+    if state.outcome != "finished" or state.errors or bench.restarts or start.container is not None:
+        return False
+    if any(step.cancel_after_s is not None for step in steps):
+        return False
+    if any(item.outcome == "timed-out" for item in state.commands):
+        return False
+    return not await anyio.to_thread.run_sync(partial(any_left, scope.tmp, beside=STACK_FOLDER))
 
 
 async def _drive(
@@ -795,4 +818,6 @@ def _record(
         errors=tuple(state.errors),
         command=state.command,
         commands=tuple(state.commands),
+        stack_use=stack.use,
+        stack_note=masker.text(stack.note),
     )
