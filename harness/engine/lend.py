@@ -1,7 +1,7 @@
 """Lends stacks to runs: each its own, or one after the other the same where its backends can be reset and prove it.
 
-A stack is with one run or on the shelf, never with two. It goes to the shelf only if the run before ended in peace and a
-later run wants it; it comes from there only through a reset whose check passed. In every other case it is thrown away.
+A stack is with one run or on the shelf, never with two. It goes to the shelf only if the run before ended in peace and
+a later run wants it; it comes from there only through a reset whose check passed. Else it is thrown away.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.model.progress import Progress
 
 __all__ = ["MAX_KEPT", "Kind", "Lent", "Stacks", "kind_of", "open_stacks"]
 
-MAX_KEPT = 3  # stacks that stand and wait for a run: they take memory
+MAX_KEPT = 2  # stacks that stand and wait for a run: they take memory
 
 Kind = tuple[str, ...]  # which stacks are alike
 
@@ -32,8 +32,8 @@ class Lent:
     """A stack, and whether another run may have it after a reset.
 
     Attributes:
-        in_peace: To be set once the run has ended so that nothing of it can come any more: every process of its servers is
-            gone by itself or by us, and no call was left without its end.
+        in_peace: To be set once the run has ended so that nothing of it can come any more: every process of its
+            servers is gone, and no call was left without its end.
     """
 
     stack: Stack

@@ -1,7 +1,7 @@
 """Makes a backend that a run has used as good as new, or says that it cannot: its own words are the proof.
 
-What `verify` says on the fresh stack is kept; after a reset it must say the same, but for secrets. So a reset that forgot
-something is found where `verify` sees it, and the stack is thrown away.
+What `verify` says on the fresh stack is kept; after a reset it must say the same, but for secrets. So a reset that
+forgot something is found where `verify` sees it, and the stack is thrown away.
 """
 
 from __future__ import annotations

@@ -337,8 +337,8 @@ async def run_one(
 async def _in_peace(bench: _Bench, selected: list[tuple[str, CaseSpec]], scope: Scope) -> bool:
     """Whether nothing of this run can reach its stack any more: what was asked has come to its end, and all who asked.
 
-    A call that was cancelled, or that a server was killed over, may go on in the backend for as long as it likes. What a
-    client of containers leaves is not seen here at all.
+    A call that was cancelled, or that a server was killed over, may go on in the backend for as long as it likes. What
+    a client of containers leaves is not seen here at all.
     """
     state, start = bench.state, bench.start
     steps = (step for _, case in selected for step in (*case.steps, *case.cleanup))

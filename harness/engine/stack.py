@@ -571,7 +571,7 @@ class _DockerBackend:
         return done.code, done.out, done.err
 
     def _present(self, name: str) -> dict[str, str]:
-        """After a reset, the variables of a service by the present secrets; those of its container are the first ones."""
+        """After a reset, the variables of a service by the present secrets: its container has the first ones."""
         if self._reset_at is None:
             return {}
         service = next(item for item in self._spec.services if item.name == name)

@@ -560,7 +560,7 @@ class RunRecord:
         command: What was started.
         commands: What became of the selected commands of `[suites]`, in order.
         stack_use: Which run of its stack it was: 1 on a fresh one, more on one that was reset after the others.
-        stack_note: Why it had a fresh one where one that was reset was wanted, masked; "" where there is nothing to say.
+        stack_note: Why it had a fresh one where one that was reset was wanted, masked; else "".
     """
 
     key: RunKey

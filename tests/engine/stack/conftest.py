@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import re
 import socket
 import socketserver
@@ -140,6 +141,15 @@ def bench(tmp_path):
 @pytest.fixture
 def backends():
     return BACKENDS
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """Where packages of embedded backends are installed once for all tests, of every worker."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "installed-backends"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture

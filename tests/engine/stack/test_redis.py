@@ -29,7 +29,8 @@ async def test_redis_in_docker(bench, redis, redis_says, version, base):
 
 
 @pytest.mark.network
-async def test_redis_embedded(bench, redis, redis_says):
+async def test_redis_embedded(bench, redis, installed, redis_says):
+    bench.state = installed
     async with bench.open(redis, runtime="process") as stack:
         answer = redis_says(stack.values["backend.redis.url"], "SET a 1", "GET a", "INFO server")
         assert answer.startswith("+OK\r\n+OK\r\n$1\r\n1\r\n")

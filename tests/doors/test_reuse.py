@@ -1,0 +1,210 @@
+"""`--reuse-stacks`: one stack for several runs, said in the evidence and in the first line, and never in doubt."""
+
+import json
+import shutil
+from pathlib import Path
+
+SERVERS = Path(__file__).parent.parent / "servers"
+
+SERVICE = """\
+import http.server, json, os, sys
+kept, password = [], os.environ["PASSWORD"]
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        global password
+        word, *rest = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode().split()
+        if word == "wipe" and rest[0] == password:
+            password = rest[1]
+            kept.clear()
+        elif word == "keep":
+            kept.extend(rest)
+        self.answer()
+    def do_GET(self):
+        self.answer()
+    def answer(self):
+        body = json.dumps({"kept": kept, "password": password}).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+BACKEND = """\
+schema = 1
+name = "keeper"
+
+[secrets]
+password = 24
+
+[process]
+command = ["python3", "${dir}/service.py", "${port.http}"]
+ports = ["http"]
+env = { PASSWORD = "${secret.password}" }
+ready = { http = "http", body = "${secret.password}" }
+
+[process.files]
+"service.py" = '''
+SERVICE'''
+
+[[process.reset.steps]]
+http = { method = "POST", url = "http://${address.http}/", body = "WIPE" }
+
+[[process.reset.verify]]
+http = { url = "http://${address.http}/" }
+
+[outputs]
+url = "http://${address.http}/"
+password = { value = "${secret.password}", secret = true }
+""".replace("SERVICE", SERVICE)
+WIPES = "wipe ${former.password} ${secret.password}"
+# a server that keeps what it is told in its backend, and says what is there when it is told
+SERVER = """\
+import json, os, subprocess, sys, urllib.request
+from raw import refuse, serve, text, tool
+url, mode = os.environ["SERVICE_URL"], os.environ.get("MODE", "")
+if mode == "daemon":
+    command = [sys.executable, "-c", "import time; time.sleep(30)"]
+    subprocess.Popen(command, start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+def call(name, arguments, message):
+    if name == "look" and mode == "dies":
+        os._exit(9)
+    if name in ("look", "keep"):
+        request = urllib.request.Request(url, data=b"keep this" if name == "keep" else None)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return text("kept: " + " ".join(json.loads(answer.read())["kept"]))
+    refuse(message, -32602, f"Unknown tool: {name}")
+serve(call, tools=[tool("look"), tool("keep")])
+"""
+HARNESS = """\
+schema = 1
+[server]
+name = "NAME"
+command = ["python3", "${repo}/servers/keeps.py"]
+env = { SERVICE_URL = "${backend.store.url}" }
+eras = ["handshake"]
+[backends.store]
+use = "keeper"
+[profiles.one]
+[profiles.two]
+[profiles.three]
+[suites]
+files = ["suites/*.toml"]
+[checks]
+client = "off"
+"""
+SUITE = """\
+schema = 2
+id = "all"
+[[case]]
+id = "finds-nothing-and-leaves-something"
+[[case.step]]
+call = "look"
+expect = { text_equals = "kept: " }
+[[case.step]]
+call = "keep"
+expect = { text_equals = "kept: this" }
+"""
+
+
+def repository(project, folder: str = ".", *, wipes: str = WIPES, extra: str = "") -> None:
+    name = "server" if folder == "." else folder
+    project.write(
+        {
+            f"{folder}/harness.toml": HARNESS.replace("NAME", name) + extra,
+            f"{folder}/suites/all.toml": SUITE,
+            f"{folder}/servers/keeps.py": SERVER,
+            f"{folder}/servers/raw.py": (SERVERS / "raw.py").read_text(encoding="utf-8"),
+            f"{folder}/backends/keeper/backend.toml": BACKEND.replace("WIPE", wipes),
+        }
+    )
+
+
+def stacks_of(folder: Path) -> dict[str, tuple[int, str]]:
+    """Profile -> which run of its stack it was, and the note."""
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in folder.rglob("run.json")]
+    return {item["profile"]: (item.get("stack_use", 1), item.get("stack_note", "")) for item in records}
+
+
+def test_runs_share_a_stack_if_they_are_asked_to_and_judging_again_says_the_same(project):
+    repository(project)
+    alone = project.run("integration", "--runtime", "process")
+    assert alone.code == 0, alone.stdout
+    assert set(stacks_of(project.root / ".rollcall").values()) == {(1, "")}
+    assert alone.report["notes"] == []
+    shutil.rmtree(project.root / ".rollcall" / "evidence")
+    done = project.run("integration", "--runtime", "process", "--reuse-stacks")
+    assert done.code == 0, done.stdout
+    assert stacks_of(project.root / ".rollcall") == {"one": (1, ""), "two": (2, ""), "three": (3, "")}
+    assert done.report["notes"] == ["server: 2 of 3 runs had a stack that was reset after another run"]
+    assert done.report["notes"][0] in done.stdout.splitlines()[0]
+    assert done.stderr.count("start keeper@embedded") == 1
+    assert {**done.report, "notes": []} == alone.report
+    again = project.run("judge")
+    assert (again.code, again.report, again.stdout) == (0, done.report, done.stdout)
+
+
+def test_a_reset_that_forgets_is_a_note_and_no_finding(project):
+    repository(project, wipes="keep ${former.password} ${secret.password}")
+    text = (project.root / "backends/keeper/backend.toml").read_text(encoding="utf-8")
+    # it takes any password, so that only the check can see what is left
+    text = text.replace('body = "${secret.password}" }', 'body = "kept" }')
+    project.write({"backends/keeper/backend.toml": text})
+    done = project.run("integration", "--runtime", "process", "--reuse-stacks")
+    assert done.code == 0, done.stdout
+    assert {use for use, _ in stacks_of(project.root / ".rollcall").values()} == {1}
+    assert [note.partition(" and said")[0].partition(" says ")[0] for note in done.report["notes"]] == [
+        f"server keeper@embedded handshake {profile}: its stack could not be reset, and a fresh one took its place: "
+        "keeper@embedded: [reset] verify 1"
+        for profile in ("three", "two")
+    ]
+    assert done.report["findings"] == done.report["errors"] == []
+    again = project.run("judge")
+    assert (again.report, again.stdout) == (done.report, done.stdout)
+
+
+def test_after_a_run_that_did_not_end_in_peace_comes_a_fresh_stack(project):
+    """Its server died in a call, or one of its calls was cancelled; what a daemon had is gone with it."""
+    modes = "\n".join(f'[profiles.{mode}]\nenv = {{ MODE = "{mode}" }}' for mode in ("dies", "daemon"))
+    cancelled = """
+[[case]]
+id = "cancels"
+profiles = ["two"]
+[[case.step]]
+call = "look"
+cancel_after_s = 0.05
+"""
+    repository(project)
+    text = HARNESS.replace("NAME", "server").replace("[profiles.three]", f"[profiles.three]\n{modes}\n[profiles.last]")
+    project.write({"harness.toml": text, "suites/all.toml": SUITE + cancelled})
+    done = project.run("integration", "--runtime", "process", "--reuse-stacks")
+    uses = {profile: use for profile, (use, _) in stacks_of(project.root / ".rollcall").items()}
+    assert uses == {"one": 1, "two": 2, "three": 1, "dies": 2, "daemon": 1, "last": 2}, done.stderr
+    assert {note for _, note in stacks_of(project.root / ".rollcall").values()} == {""}
+    assert "finds-nothing-and-leaves-something" not in str(
+        [item for item in done.report["findings"] if item["check"].startswith("suite/") and "dies" not in str(item)]
+    )
+
+
+def test_repositories_of_one_invocation_share_and_those_of_a_rollout_do_within_each(project):
+    for name in ("alpha", "beta"):
+        repository(project, name)
+    done = project.run("integration", "--project", "*", "--runtime", "process", "--reuse-stacks")
+    assert done.code == 0, done.stdout
+    # each has a backend of its own in its folder, and what lies in another folder is another
+    assert done.stderr.count("start keeper@embedded") == 2
+    shutil.copytree(project.root / "alpha" / "backends", project.root / "shared")
+    for name in ("alpha", "beta"):
+        shutil.rmtree(project.root / name / "backends")
+        (project.root / name / "backends").symlink_to(project.root / "shared")
+    done = project.run("integration", "--project", "*", "--runtime", "process", "--reuse-stacks")
+    assert done.code == 0, done.stdout
+    assert done.stderr.count("start keeper@embedded") == 1
+    assert sorted(stacks_of(project.root / "beta").values())[-1][0] == 6
+    entries = "\n".join(f'[[repository]]\npath = "{name}"' for name in ("alpha", "beta"))
+    project.write({"rollout.toml": f"schema = 1\n{entries}\n"})
+    whole = project.run("rollout", "--runtime", "process", "--reuse-stacks", "--jobs", "2")
+    assert whole.code == 0, whole.stdout
+    assert whole.report["notes"] == [
+        f"{name}: 2 of 3 runs had a stack that was reset after another run" for name in ("alpha", "beta")
+    ]
+    judged = project.run("rollout", "judge")
+    assert (judged.report, judged.stdout) == (whole.report, whole.stdout)
