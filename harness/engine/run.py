@@ -27,6 +27,7 @@ from harness.engine.http_probe import look_closer as look_closer_over_http
 from harness.engine.lend import Lent
 from harness.engine.mask import Masker, header_secrets, is_secret_name
 from harness.engine.pipe import Pipe
+from harness.engine.process import Exit
 from harness.engine.reap import any_left
 from harness.engine.record import Recorder
 from harness.engine.scope import STACK_FOLDER, Scope
@@ -86,6 +87,7 @@ class _Bench:
     began: float
     count: int = 0
     restarts: int = 0
+    in_doubt: bool = False  # whether something that was asked of a server may go on behind it
     stateful: list[StepRef] = field(default_factory=list)  # steps in which a requestState came, in order
     completed: frozenset[str] = frozenset()  # cases
     annotations: dict[str, Any] = field(default_factory=dict)  # of the tools, by name, as they came
@@ -257,7 +259,11 @@ class _Bench:
     async def stop(self, *, hurry: bool = False) -> None:
         """Ends the present server, if there is one."""
         if self._pipe is not None:
-            await self._pipe.stop(hurry=hurry)
+            self.take_note(await self._pipe.stop(hurry=hurry))
+
+    def take_note(self, ended: Exit) -> None:
+        """Of how a server of this run ended: what was killed, or had left processes behind, was not done perhaps."""
+        self.in_doubt = self.in_doubt or ended.ended_by == "kill" or bool(ended.orphans)
 
 
 async def run_one(
@@ -338,15 +344,15 @@ async def _in_peace(bench: _Bench, selected: list[tuple[str, CaseSpec]], scope: 
     """Whether nothing of this run can reach its stack any more: what was asked has come to its end, and all who asked.
 
     A call that was cancelled, or that a server was killed over, may go on in the backend for as long as it likes. What
-    a client of containers leaves is not seen here at all.
+    a client of containers leaves is not seen here at all, and what somebody's own tests have begun is not known.
     """
     state, start = bench.state, bench.start
     steps = (step for _, case in selected for step in (*case.steps, *case.cleanup))
-    if state.outcome != "finished" or state.errors or bench.restarts or start.container is not None:
+    if state.outcome != "finished" or state.errors or bench.restarts or bench.in_doubt or start.container is not None:
         return False
     if any(step.cancel_after_s is not None for step in steps):
         return False
-    if any(item.outcome == "timed-out" for item in state.commands):
+    if any(item.outcome in ("passed", "failed", "timed-out") for item in state.commands):
         return False
     return not await anyio.to_thread.run_sync(partial(any_left, scope.tmp, beside=STACK_FOLDER))
 
@@ -596,17 +602,19 @@ async def _change_states(
                 return
             await session.open(timeout_s=server.start_timeout_s)
             aside = _Aside(session=session, recorder=recorder, pipe=pipe)
-            with anyio.move_on_after(STATE_PROBE_S):
+            with anyio.move_on_after(STATE_PROBE_S) as limit:
                 for twist in twists:
                     session.twist = twist
                     await run_cases(aside, [case], values, call_timeout_s=server.call_timeout_s)
                     if twist.taken and twist.kind == "without":
                         return  # it carries nothing
+            bench.in_doubt = bench.in_doubt or limit.cancelled_caught
         except (NotSpoken, Refused, TimedOut, Died, _Over):
+            bench.in_doubt = True
             return
         finally:
             with anyio.CancelScope(shield=True):
-                await pipe.stop(hurry=True)
+                bench.take_note(await pipe.stop(hurry=True))
             if recorder.failed is not None:
                 raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
 
@@ -637,9 +645,10 @@ async def _probe(bench: _Bench) -> None:
         reads = [name for name, hints in bench.annotations.items() if _says_it_only_reads(hints)]
         await look_closer(session, pipe, harmless=min(reads, default=None))
     except (NotSpoken, Refused, TimedOut, Died):
+        bench.in_doubt = True
         return
     finally:
-        await pipe.stop(hurry=True)
+        bench.take_note(await pipe.stop(hurry=True))
         if recorder.failed is not None:
             raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
 

@@ -263,6 +263,9 @@ async def test_a_stack_in_doubt_or_of_no_more_use_is_thrown_away(bench):
         async with shop.lend(spec) as lent:
             with suppress(OSError):
                 say(lent, "die now")
+            with anyio.fail_after(30):
+                while living(bench):
+                    await anyio.sleep(0.02)
         async with shop.lend(spec) as lent:
             assert lent.stack.use == 1
             assert "ended with exit code 7 while a run used it" in lent.stack.note
@@ -337,7 +340,10 @@ REDIS_LOOK = (
 )
 SQL_DIRT = "CREATE TABLE left_over (a int); INSERT INTO left_over VALUES (1);"
 PG_DIRT = f"{SQL_DIRT} CREATE SCHEMA left_schema; ALTER ROLE app SET search_path = left_schema; SELECT lo_create(0);"
-PG_LOOK = "SELECT tablename FROM pg_tables WHERE tableowner = 'app'; SHOW search_path; SELECT count(*) FROM pg_largeobject_metadata"
+PG_LOOK = (
+    "SELECT tablename FROM pg_tables WHERE tableowner = 'app'; SHOW search_path; "
+    "SELECT count(*) FROM pg_largeobject_metadata"
+)
 MY_DIRT = f"{SQL_DIRT} CREATE TABLE archive.left_over (a int); CREATE PROCEDURE left_behind() SELECT 1;"
 MY_LOOK = "SHOW TABLES; SHOW TABLES IN archive; SHOW PROCEDURE STATUS WHERE Db = 'app'; SHOW GRANTS"
 
