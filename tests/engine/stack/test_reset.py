@@ -17,7 +17,7 @@ import pytest
 from harness.engine.docker import open_engine
 from harness.engine.lend import MAX_KEPT, open_stacks
 from harness.engine.mask import Masker
-from harness.engine.scope import LABEL
+from harness.engine.scope import LABEL, start_time
 from harness.model.plan import EmbeddedSpec, OutputSpec, ProvisionSpec, ReadySpec, ResetSpec, RoleChoice
 
 pytestmark = pytest.mark.anyio
@@ -270,10 +270,11 @@ async def test_a_stack_in_doubt_or_of_no_more_use_is_thrown_away(bench):
                 await anyio.sleep(60)
         assert living(bench) == []
         async with shop.lend(spec) as lent:
+            (pid,) = living(bench)
             with suppress(OSError):
                 say(lent, "die now")
             with anyio.fail_after(30):
-                while living(bench):
+                while start_time(int(pid)) is not None:
                     await anyio.sleep(0.02)
         async with shop.lend(spec) as lent:
             assert lent.stack.use == 1
