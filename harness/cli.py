@@ -297,6 +297,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         require_complete=bool(value("require_complete")),
         rebuild=bool(value("rebuild")),
         reuse_stacks=bool(value("reuse_stacks")),
+        stacks=str(value("stacks") or ""),
         today=today if isinstance(today, date) else None,
         through_nox=os.environ.get("ROLLCALL_NOX") == "1",
     )

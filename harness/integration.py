@@ -30,7 +30,8 @@ from harness.engine.evidence import (
     recordings,
     runtime_seen,
 )
-from harness.engine.lend import Kind, Stacks, kind_of, open_stacks
+from harness.engine.lend import Kind, Lender, kind_of, open_stacks
+from harness.engine.lend_link import Borrowed
 from harness.engine.mask import Masker
 from harness.engine.run import run_one
 from harness.engine.scope import Scope, open_scope
@@ -76,6 +77,7 @@ class Options:
     require_complete: bool = False
     rebuild: bool = False
     reuse_stacks: bool = False  # a stack may serve several runs, one after the other, where it can be reset
+    stacks: str = ""  # where to ask for such ones: another invocation has them, whose child we are
     today: date | None = None
     idle: bool = False  # somebody else makes the calls: suites are not needed
     through_nox: bool = False  # commands are shown as nox sessions, which name the projects by themselves
@@ -355,7 +357,10 @@ async def execute(
         for run in cell.runs:
             outcome.not_run[run.key] = "not reached"
     with open_scope() as scope, collecting(outcome):
-        async with open_stacks(again=options.reuse_stacks, scope=scope, progress=progress) as stacks:
+        async with open_stacks(again=options.reuse_stacks, scope=scope, progress=progress) as own:
+            stacks: Lender = own
+            if options.stacks and plan.projects:
+                stacks = Borrowed(options.stacks, plan.projects[0].server.name, own=own, progress=progress)
             for index, project in enumerate(plan.projects):
                 cells = _cells_of(plan, project)
                 later = {_kind(other, cell) for other in plan.projects[index + 1 :] for cell in _cells_of(plan, other)}
@@ -388,7 +393,7 @@ async def _project(
     cells: Sequence[Cell],
     outcome: Outcome,
     *,
-    stacks: Stacks,
+    stacks: Lender,
     later: set[Kind],
     scope: Scope,
     progress: Progress,
@@ -430,7 +435,7 @@ async def _cell(
     outcome: Outcome,
     unspoken: dict[str, RunRecord],
     *,
-    stacks: Stacks,
+    stacks: Lender,
     later: set[Kind],
     state: Path,
     scope: Scope,

@@ -6,10 +6,12 @@ a later run wants it; it comes from there only through a reset whose check passe
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 
@@ -17,10 +19,10 @@ from harness.engine.mask import Masker
 from harness.engine.scope import Scope
 from harness.engine.stack import Backends, Stack, open_stack
 from harness.errors import StackError, iterate_errors
-from harness.model.plan import BackendSpec, RoleChoice, Runtime
+from harness.model.plan import BackendSpec, Place, RoleChoice, Runtime
 from harness.model.progress import Progress
 
-__all__ = ["MAX_KEPT", "Kind", "Lent", "Stacks", "kind_of", "open_stacks"]
+__all__ = ["MAX_KEPT", "Kind", "Lender", "Lent", "Stacks", "can_be_reset", "kind_of", "may_have", "open_stacks"]
 
 MAX_KEPT = 2  # stacks that stand and wait for a run: they take memory
 
@@ -40,13 +42,51 @@ class Lent:
     in_peace: bool = False
 
 
-@dataclass(slots=True)
+class Lender(Protocol):
+    """What runs get their stacks from; see `Stacks`."""
+
+    def lend(
+        self,
+        roles: Sequence[RoleChoice],
+        backends: Mapping[str, BackendSpec],
+        *,
+        runtime: Runtime | None,
+        masker: Masker,
+        subject: str,
+        state: Path,
+        wanted: Callable[[], bool],
+    ) -> AbstractAsyncContextManager[Lent]:
+        """A stack for one run."""
+
+
+class _Teller:
+    """Tells whoever has the stack at present, under the name of what it has it for."""
+
+    def __init__(self, progress: Progress, subject: str) -> None:
+        self.progress, self.subject = progress, subject
+
+    def begin(self, _subject: str, what: str) -> None:
+        self.progress.begin(self.subject, what)
+
+    def end(self, _subject: str, what: str, *, ok: bool, seconds: float, detail: str = "") -> None:
+        self.progress.end(self.subject, what, ok=ok, seconds=seconds, detail=detail)
+
+    def waiting(self, _subject: str, what: str, detail: str) -> None:
+        self.progress.waiting(self.subject, what, detail)
+
+    def note(self, _subject: str, text: str) -> None:
+        self.progress.note(self.subject, text)
+
+
+@dataclass(slots=True, eq=False)
 class _Kept:
+    kind: Kind
     backends: Backends
-    uses: int
+    teller: _Teller
+    uses: int = 1
 
 
-def _can_be_reset(roles: Sequence[RoleChoice], backends: Mapping[str, BackendSpec], runtime: Runtime | None) -> bool:
+def can_be_reset(roles: Sequence[RoleChoice], backends: Mapping[str, BackendSpec], runtime: Runtime | None) -> bool:
     """Whether each backend of a choice says how it is reset in this form."""
     specs = [backends[role.backend] for role in roles]
     if runtime == "process":
@@ -56,7 +96,19 @@ def _can_be_reset(roles: Sequence[RoleChoice], backends: Mapping[str, BackendSpe
 
 def kind_of(roles: Sequence[RoleChoice], backends: Mapping[str, BackendSpec], runtime: Runtime | None) -> Kind:
     """What two choices have in common where one can have the stack of the other; roles may bear other names."""
-    return (str(runtime), *(f"{backends[role.backend].folder.resolve()}@{role.version}" for role in roles))
+    return (str(runtime), *(_sort_of(backends[role.backend], role.version) for role in roles))
+
+
+def may_have(backends: Mapping[str, BackendSpec], kind: Kind) -> bool:
+    """Whether a choice among these backends may be of a kind, as far as folders tell."""
+    folders = [f"{spec.folder.resolve()}@" for spec in backends.values()]
+    return all(any(part.startswith(folder) for folder in folders) for part in kind[1:])
+
+
+def _sort_of(spec: BackendSpec, version: str) -> str:
+    """The folder of a backend, the version, and a mark of what its file says, wherever that is read from."""
+    said = repr(replace(spec, folder=Path(), place=Place(file=""), summary=""))
+    return f"{spec.folder.resolve()}@{version} {hashlib.sha256(said.encode()).hexdigest()[:16]}"
 
 
 class Stacks:
@@ -66,7 +118,7 @@ class Stacks:
         self._again = again
         self._scope = scope
         self._progress = progress
-        self._kept: dict[Kind, list[_Kept]] = {}
+        self._shelf: list[_Kept] = []  # the one that has waited longest first
         self._unfit: set[Kind] = set()  # which could not be made ready to be reset
 
     @asynccontextmanager
@@ -80,23 +132,26 @@ class Stacks:
         subject: str,
         state: Path,
         wanted: Callable[[], bool],
+        progress: Progress | None = None,
     ) -> AsyncIterator[Lent]:
         """A stack for one run; see `harness.engine.stack.open_stack` for the arguments.
 
         Args:
             wanted: Asked at the end: whether a later run could have the same.
+            progress: Is told what becomes of the stack while it is lent; ours without it.
         Raises:
             StackError: As `open_stack`. A reset that fails is none: a fresh stack comes, whose `note` says it.
         """
+        teller = _Teller(progress or self._progress, subject)
         kind = kind_of(roles, backends, runtime)
-        if not self._again or kind in self._unfit or not _can_be_reset(roles, backends, runtime):
+        if not self._again or kind in self._unfit or not can_be_reset(roles, backends, runtime):
             async with open_stack(
                 roles,
                 backends,
                 runtime=runtime,
                 scope=self._scope,
                 masker=masker,
-                progress=self._progress,
+                progress=teller,
                 subject=subject,
                 state=state,
             ) as stack:
@@ -110,63 +165,67 @@ class Stacks:
                 runtime=runtime,
                 scope=self._scope,
                 masker=Masker(),
-                progress=self._progress,
+                progress=teller,
                 subject=subject,
                 state=state,
             )
 
-        kept, note = await self._from_the_shelf(kind, subject)
+        kept, note = await self._from_the_shelf(kind, teller)
         if kept is None:
-            kept, trouble = await self._fresh(kind, fresh, subject)
+            kept, trouble = await self._fresh(kind, fresh, teller)
             note = note or trouble
-        lent = Lent(kept.backends.stack(roles, masker, use=kept.uses, note=masker.text(note)))
         failed = True
         try:
+            lent = Lent(kept.backends.stack(roles, masker, use=kept.uses, note=masker.text(note)))
             yield lent
             failed = False
         finally:
-            if not failed and lent.in_peace and kind not in self._unfit and wanted():
-                self._kept.setdefault(kind, []).append(kept)
-                await self._make_room(subject)
+            keep = not failed and lent.in_peace and kind not in self._unfit and wanted()
+            if keep or failed:
+                kept.teller.progress = self._progress  # whom it told may be gone
+            if keep:
+                self._shelf.append(kept)
+                await self._make_room()
             else:
-                await _close(kept.backends, self._progress, subject, failed=failed)
+                await _close(kept, failed=failed)
 
-    async def _from_the_shelf(self, kind: Kind, subject: str) -> tuple[_Kept | None, str]:
+    async def _from_the_shelf(self, kind: Kind, teller: _Teller) -> tuple[_Kept | None, str]:
         """One that was reset, or none, and why there is none though one stood."""
-        waiting = self._kept.get(kind, [])
-        if not waiting:
+        kept = next((item for item in reversed(self._shelf) if item.kind == kind), None)
+        if kept is None:
             return None, ""
-        kept = waiting.pop()
-        said = await self._tried(kept.backends, kept.backends.reset, subject)
+        self._shelf.remove(kept)
+        kept.teller.progress, kept.teller.subject = teller.progress, teller.subject
+        said = await self._tried(kept, kept.backends.reset)
         if said:
-            self._progress.note(subject, f"its stack could not be reset, and a fresh one takes its place: {said}")
+            teller.note("", f"its stack could not be reset, and a fresh one takes its place: {said}")
             return None, f"its stack could not be reset, and a fresh one took its place: {said}"
         kept.uses += 1
         return kept, ""
 
-    async def _fresh(self, kind: Kind, make: Callable[[], Backends], subject: str) -> tuple[_Kept, str]:
+    async def _fresh(self, kind: Kind, make: Callable[[], Backends], teller: _Teller) -> tuple[_Kept, str]:
         """One that was just stood up, and why it will serve no other run, if it will not."""
-        backends = await self._opened(make, subject)
-        said = await self._tried(backends, backends.remember, subject)
+        kept = await self._opened(kind, make, teller)
+        said = await self._tried(kept, kept.backends.remember)
         if not said:
-            return _Kept(backends, 1), ""
+            return kept, ""
         note = f"its stack will not be reset: {said}"
-        self._progress.note(subject, note)
+        teller.note("", note)
         self._unfit.add(kind)
-        return _Kept(await self._opened(make, subject), 1), note  # the other one was changed by what was begun
+        return await self._opened(kind, make, teller), note  # the other one was changed by what was begun
 
-    async def _opened(self, make: Callable[[], Backends], subject: str) -> Backends:
-        backends = make()
+    async def _opened(self, kind: Kind, make: Callable[[], Backends], teller: _Teller) -> _Kept:
+        kept = _Kept(kind, make(), teller)
         good = False
         try:
-            await backends.open()
+            await kept.backends.open()
             good = True
         finally:
             if not good:
-                await _close(backends, self._progress, subject, failed=True)
-        return backends
+                await _close(kept, failed=True)
+        return kept
 
-    async def _tried(self, backends: Backends, work: Callable[[], Awaitable[None]], subject: str) -> str:
+    async def _tried(self, kept: _Kept, work: Callable[[], Awaitable[None]]) -> str:
         """Why something could not be done with a stack, which is gone then; "" where it was done."""
         good = False
         try:
@@ -179,14 +238,13 @@ class Stacks:
             return "; ".join(dict.fromkeys(_said(leaf) for leaf in leaves if isinstance(leaf, StackError)))
         finally:
             if not good:
-                await _close(backends, self._progress, subject, failed=True)
+                await _close(kept, failed=True)
         return ""
 
-    async def _make_room(self, subject: str) -> None:
+    async def _make_room(self) -> None:
         """Of too many, the one that has waited longest goes."""
-        while sum(map(len, self._kept.values())) > MAX_KEPT:
-            kind = next(kind for kind, kept in self._kept.items() if kept)
-            await _close(self._kept[kind].pop(0).backends, self._progress, subject, failed=False)
+        while len(self._shelf) > MAX_KEPT:
+            await _close(self._shelf.pop(0), failed=False)
 
     async def close(self, *, failed: bool) -> None:
         """Takes down what is on the shelf.
@@ -194,8 +252,7 @@ class Stacks:
         Raises:
             StackError: Something could not be removed; only where nothing else `failed`.
         """
-        kept = [item for items in self._kept.values() for item in items]
-        self._kept.clear()
+        kept, self._shelf = self._shelf, []
         left: list[str] = []
 
         async def one(item: _Kept) -> None:
@@ -226,8 +283,8 @@ async def open_stacks(*, again: bool, scope: Scope, progress: Progress) -> Async
         await stacks.close(failed=failed)
 
 
-async def _close(backends: Backends, progress: Progress, subject: str, *, failed: bool) -> None:
-    _tell(await backends.close(), progress, subject, failed=failed)
+async def _close(kept: _Kept, *, failed: bool) -> None:
+    _tell(await kept.backends.close(), kept.teller, "", failed=failed)
 
 
 def _tell(left: str, progress: Progress, subject: str, *, failed: bool) -> None:

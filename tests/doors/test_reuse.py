@@ -2,8 +2,13 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+GUARD_S = 180
 SERVERS = Path(__file__).parent.parent / "servers"
 
 SERVICE = """\
@@ -58,7 +63,7 @@ password = { value = "${secret.password}", secret = true }
 WIPES = "wipe ${former.password} ${secret.password}"
 # a server that keeps what it is told in its backend, and says what is there when it is told
 SERVER = """\
-import json, os, subprocess, sys, urllib.request
+import json, os, subprocess, sys, time, urllib.request
 from raw import refuse, serve, text, tool
 url, mode = os.environ["SERVICE_URL"], os.environ.get("MODE", "")
 if mode == "daemon":
@@ -67,6 +72,11 @@ if mode == "daemon":
 def call(name, arguments, message):
     if name == "look" and mode == "dies":
         os._exit(9)
+    if name == "keep" and mode == "kills":
+        os.kill(os.getppid(), 9)
+    if name == "keep" and mode == "hangs":
+        open("hanging", "w").close()
+        time.sleep(600)
     if name in ("look", "keep"):
         request = urllib.request.Request(url, data=b"keep this" if name == "keep" else None)
         with urllib.request.urlopen(request, timeout=10) as answer:
@@ -106,11 +116,14 @@ expect = { text_equals = "kept: this" }
 """
 
 
-def repository(project, folder: str = ".", *, wipes: str = WIPES, extra: str = "") -> None:
+def repository(project, folder: str = ".", *, wipes: str = WIPES, mode: str = "") -> None:
     name = "server" if folder == "." else folder
+    text = HARNESS.replace("NAME", name)
+    if mode:
+        text = text.replace("[profiles.one]", f'[profiles.one]\nenv = {{ MODE = "{mode}" }}')
     project.write(
         {
-            f"{folder}/harness.toml": HARNESS.replace("NAME", name) + extra,
+            f"{folder}/harness.toml": text,
             f"{folder}/suites/all.toml": SUITE,
             f"{folder}/servers/keeps.py": SERVER,
             f"{folder}/servers/raw.py": (SERVERS / "raw.py").read_text(encoding="utf-8"),
@@ -187,28 +200,96 @@ cancel_after_s = 0.05
     assert "exit code 9" in done.stdout
 
 
-def test_repositories_of_one_invocation_share_and_those_of_a_rollout_do_within_each(project):
-    for name in ("alpha", "beta"):
-        repository(project, name)
-    done = project.run("integration", "--project", "*", "--runtime", "process", "--reuse-stacks")
-    assert done.code == 0, done.stdout
-    # each has a backend of its own in its folder, and what lies in another folder is another
-    assert done.stderr.count("start keeper@embedded") == 2
-    shutil.copytree(project.root / "alpha" / "backends", project.root / "shared")
-    for name in ("alpha", "beta"):
-        shutil.rmtree(project.root / name / "backends")
-        (project.root / name / "backends").symlink_to(project.root / "shared")
-        shutil.rmtree(project.root / name / ".rollcall" / "evidence")
-    done = project.run("integration", "--project", "*", "--runtime", "process", "--reuse-stacks")
-    assert done.code == 0, done.stdout
-    assert done.stderr.count("start keeper@embedded") == 1
-    assert stacks_of(project.root / "beta") == {"one": (4, ""), "two": (5, ""), "three": (6, "")}
-    entries = "\n".join(f'[[repository]]\npath = "{name}"' for name in ("alpha", "beta"))
+def shared(project, **modes: str) -> None:
+    """Repositories with one backend between them, each with the mode of its server, and a list of them."""
+    for name, mode in modes.items():
+        repository(project, name, mode=mode)
+        backends = project.root / name / "backends"
+        if (project.root / "shared").exists():
+            shutil.rmtree(backends)
+        else:
+            backends.rename(project.root / "shared")
+        backends.symlink_to(project.root / "shared")
+    entries = "\n".join(f'[[repository]]\npath = "{name}"' for name in modes)
     project.write({"rollout.toml": f"schema = 1\n{entries}\n"})
-    whole = project.run("rollout", "--runtime", "process", "--reuse-stacks", "--jobs", "2")
+
+
+def test_repositories_of_one_invocation_share_a_backend_of_one_folder(project):
+    shared(project, alpha="", beta="")
+    repository(project, "gamma")  # its backend says the same, and lies in a folder of its own
+    done = project.run("integration", "--project", "*", "--runtime", "process", "--reuse-stacks")
+    assert done.code == 0, done.stdout
+    assert done.stderr.count("start keeper@embedded") == 2
+    assert stacks_of(project.root / "beta") == {"one": (4, ""), "two": (5, ""), "three": (6, "")}
+    assert stacks_of(project.root / "gamma") == {"one": (1, ""), "two": (2, ""), "three": (3, "")}
+
+
+def test_repositories_of_a_rollout_share_too(project):
+    shared(project, alpha="", beta="")
+    whole = project.run("rollout", "--runtime", "process", "--reuse-stacks", "--jobs", "1")
     assert whole.code == 0, whole.stdout
     assert whole.report["notes"] == [
-        f"{name}: 2 of 3 runs had a stack that was reset after another run" for name in ("alpha", "beta")
+        "alpha: 2 of 3 runs had a stack that was reset after another run",
+        "beta: 3 of 3 runs had a stack that was reset after another run",
     ]
+    evidence = project.root / ".rollcall" / "evidence"
+    assert stacks_of(evidence / "beta") == {"one": (4, ""), "two": (5, ""), "three": (6, "")}
+    logs = [file.read_text() for file in sorted((evidence / ".rollout").glob("*.log"))]
+    assert [log.count("start keeper@embedded") for log in logs] == [1, 0]
+    assert [log.count("reset keeper@embedded") for log in logs] == [2, 3]
+    assert len(list(evidence.glob("beta/**/logs/store.keeper.log"))) == 3
     judged = project.run("rollout", "judge")
     assert (judged.report, judged.stdout) == (whole.report, whole.stdout)
+
+
+def test_a_child_that_is_killed_and_an_interruption_leave_no_stack_and_no_other_run_gets_it(project, tmp_path):
+    shared(project, alpha="", killer="kills", beta="", hangs="hangs", later="")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "harness", "rollout", "--runtime", "process", "--reuse-stacks", "--jobs", "1"],
+        cwd=project.root,
+        env={**project.environment(), "TMPDIR": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + GUARD_S
+        while not (project.root / "hangs" / "hanging").exists() and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.05)
+        assert len(running(tmp_path)) > 1  # its server, and the stack that it has
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=GUARD_S)[0]
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert running(tmp_path) == []
+    report = json.loads((project.root / ".rollcall" / "report.json").read_text())
+    assert {item["name"]: item["state"] for item in report["repositories"]} == {
+        "alpha": "done",
+        "killer": "ended",
+        "beta": "done",
+        "hangs": "interrupted",
+        "later": "not-begun",
+    }
+    evidence = project.root / ".rollcall" / "evidence"
+    assert stacks_of(evidence / "alpha") == {"one": (1, ""), "two": (2, ""), "three": (3, "")}
+    assert stacks_of(evidence / "beta") == {"one": (1, ""), "two": (2, ""), "three": (3, "")}
+    assert stacks_of(evidence / "hangs") == {"one": (4, "")}
+    assert len(list(evidence.glob("hangs/**/logs/store.keeper.log"))) == 1  # its stack outlived its run
+    again = project.run("rollout", "judge")
+    assert (again.code, again.report) == (130, report)
+
+
+def running(folder: Path) -> list[str]:
+    """Processes that have a folder in their environment or their command, but for us."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"{folder}/rollcall-".encode() in text:
+            found.append(text.decode(errors="replace"))
+    return found

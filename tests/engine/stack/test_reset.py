@@ -15,9 +15,11 @@ import anyio
 import pytest
 
 from harness.engine.docker import open_engine
-from harness.engine.lend import MAX_KEPT, open_stacks
+from harness.engine.lend import MAX_KEPT, Stacks, open_stacks
+from harness.engine.lend_link import Borrowed, Order, lending
 from harness.engine.mask import Masker
-from harness.engine.scope import LABEL, start_time
+from harness.engine.scope import LABEL, open_scope, start_time
+from harness.errors import StackError
 from harness.model.plan import EmbeddedSpec, OutputSpec, ProvisionSpec, ReadySpec, ResetSpec, RoleChoice
 
 pytestmark = pytest.mark.anyio
@@ -107,13 +109,12 @@ class Lender:
         self.bench, self.stacks = bench, stacks
 
     @asynccontextmanager
-    async def lend(self, *specs, role="", peace=True, wanted=True, version="embedded"):
-        masker = Masker()
+    async def lend(self, *specs, role="", peace=True, wanted=True, version="embedded", masker=None):
         async with self.stacks.lend(
             [RoleChoice(role=role or spec.name, backend=spec.name, version=version) for spec in specs],
             {spec.name: spec for spec in specs},
             runtime="process" if version == "embedded" else "docker",
-            masker=masker,
+            masker=masker or Masker(),
             subject="test",
             state=self.bench.state,
             wanted=lambda: wanted,
@@ -331,6 +332,183 @@ async def test_unless_it_is_asked_for_and_every_backend_can_each_run_has_its_own
                     assert (lent.stack.use, lent.stack.note) == (1, "")
         assert "reset" not in starts(bench)
         assert starts(bench).count("start") == 2 * len(specs)
+
+
+# --- lent to other processes ----------------------------------------------------------------------
+
+
+class Told(list):
+    """What a borrower hears."""
+
+    def begin(self, subject, what):
+        self.append((subject, what))
+
+    def end(self, subject, what, *, ok, seconds, detail=""):
+        self.append((subject, f"{what}: {ok}"))
+
+    def waiting(self, subject, what, detail):
+        pass
+
+    def note(self, subject, text):
+        self.append((subject, text))
+
+
+class Borrower(Lender):
+    """As another process would borrow; what it stands up by itself shows as its own steps."""
+
+    def __init__(self, bench, address, name):
+        own_steps = type(bench.steps)()
+        own = Stacks(again=True, scope=bench.scope, progress=own_steps)
+        self.told, self.own = Told(), own_steps
+        super().__init__(bench, Borrowed(address, name, own=own, progress=self.told))
+
+
+@asynccontextmanager
+async def link(bench, *specs, wanted=True):
+    """Gives a maker of borrowers; those called "stranger" may have nothing."""
+    order = Order(backends={spec.name: spec for spec in specs}, wanted=lambda _kind: wanted)
+    async with open_stacks(again=True, scope=bench.scope, progress=bench.steps) as stacks:
+        orders = {"alpha": order, "beta": order}.get
+        async with lending(stacks, bench.scope, orders=orders) as address:
+            yield lambda name: Borrower(bench, address, name)
+
+
+async def none_lives(bench):
+    with anyio.fail_after(30):
+        while living(bench):
+            await anyio.sleep(0.02)
+
+
+async def test_a_borrowed_stack_is_as_an_own_one_and_serves_the_next_borrower(bench):
+    spec = backend(bench)
+    async with link(bench, spec) as borrower:
+        alpha, beta = borrower("alpha"), borrower("beta")
+        async with alpha.lend(spec, role="store", wanted=False) as lent:
+            assert (lent.stack.use, lent.stack.note) == (1, "")
+            assert say(lent)["kept"] == ["first", "something"]
+            former = lent.stack.values["backend.store.password"]
+            assert (await printed(lent)).count(b"told keep something") == 1
+            assert list(await lent.stack.logs()) == ["store.thing"]
+        assert [words for _, words in alpha.told] == ["start thing@embedded", "start thing@embedded: True"]
+        masker = Masker()
+        async with beta.lend(spec, role="cache", masker=masker) as lent:
+            assert lent.stack.use == 2
+            answer = say(lent)
+            assert answer["kept"] == ["first", "something"]
+            assert answer["password"] == lent.stack.values["backend.cache.password"] != former
+            assert masker.text(f"{former} {answer['password']}") == f"{'*' * 24} {'*' * 24}"
+            assert lent.stack.versions == {"thing@embedded": ""}
+        assert beta.told == [("test", "reset thing@embedded"), ("test", "reset thing@embedded: True")]
+        assert (starts(bench), alpha.own.begun, beta.own.begun) == ([], [], [])
+        assert len(living(bench)) == 1
+    assert living(bench) == []
+
+
+async def test_a_link_that_breaks_takes_its_stack_with_it(bench):
+    spec = backend(bench)
+    async with link(bench, spec) as borrower:
+        alpha = borrower("alpha")
+        with pytest.raises(ValueError, match="of the run"):
+            await fails_in(alpha.lend(spec))
+        await none_lives(bench)
+        with anyio.CancelScope() as scope:
+            async with alpha.lend(spec) as lent:
+                lent.in_peace = True
+                scope.cancel()
+                await anyio.sleep(60)
+        await none_lives(bench)
+        slow = backend(bench, name="slow")
+        slow = dataclasses.replace(
+            slow, process=dataclasses.replace(slow.process, ready=ReadySpec(http="http", body="?"))
+        )
+        async with link(bench, slow) as other:
+            with anyio.move_on_after(1):
+                async with other("alpha").lend(slow):
+                    pytest.fail("it is never ready")
+            await none_lives(bench)
+        async with alpha.lend(spec, peace=False):
+            assert len(living(bench)) == 1
+        await none_lives(bench)
+        async with borrower("beta").lend(spec) as lent:
+            assert lent.stack.use == 1
+
+
+async def test_a_reset_that_fails_is_told_to_the_borrower_and_an_error_is_the_same_error(bench):
+    broken = backend(bench, steps=(NO_STEP,))
+    dead = backend(bench, name="dead")
+    command = (sys.executable, "-c", "import sys; sys.exit('cannot begin')")
+    dead = dataclasses.replace(dead, process=dataclasses.replace(dead.process, command=command))
+    async with link(bench, broken, dead) as borrower:
+        alpha = borrower("alpha")
+        async with alpha.lend(broken):
+            pass
+        async with alpha.lend(broken) as lent:
+            assert lent.stack.use == 1
+            assert "no way back" in lent.stack.note
+        assert "no way back" in str(alpha.told)
+        with pytest.raises(StackError, match="ended with exit code 1") as borrowed:
+            async with alpha.lend(dead):
+                pytest.fail("it does not stand")
+    async with lender(bench) as shop:
+        with pytest.raises(StackError) as own:
+            async with shop.lend(dead):
+                pytest.fail("it does not stand")
+    assert "cannot begin" in own.value.log
+    for name in ("message", "hint", "log", "server", "kind", "code"):
+        ours, theirs = (re.sub(r":\d+", ":port", str(getattr(item.value, name))) for item in (own, borrowed))
+        assert theirs == ours
+
+
+async def test_what_nobody_lends_is_stood_up_by_oneself(bench):
+    spec, unable = backend(bench), backend(bench, name="unable")
+    changed = dataclasses.replace(spec, provision=(post("keep second"),))
+    unable = dataclasses.replace(unable, process=dataclasses.replace(unable.process, reset=None))
+    async with link(bench, spec, unable) as borrower:
+        for name, wish in (("stranger", spec), ("alpha", changed), ("alpha", unable)):
+            one = borrower(name)
+            async with one.lend(wish, wanted=False) as lent:
+                assert lent.stack.use == 1
+            assert one.own.begun[0] == f"start {wish.name}@embedded"
+            assert starts(bench) == []
+        gone = Borrower(bench, str(bench.tmp / "nobody"), "alpha")
+        async with gone.lend(spec, wanted=False):
+            pass
+        assert "no stack can be borrowed" in gone.told[0][1]
+
+
+async def test_one_who_still_has_a_stack_when_the_lender_goes_is_told(bench):
+    spec = backend(bench)
+    has_it, gone = anyio.Event(), anyio.Event()
+
+    async def use(shop):
+        async with shop.lend(spec) as lent:
+            has_it.set()
+            await gone.wait()
+            with pytest.raises(StackError, match="whoever lent this stack is gone"):
+                await lent.stack.logs()
+
+    async def borrow(shop):
+        with pytest.raises(StackError, match="whoever lent this stack is gone"):  # nor can it be given back
+            await use(shop)
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(30):
+            async with link(bench, spec) as borrower:
+                tasks.start_soon(borrow, borrower("alpha"))
+                await has_it.wait()
+        assert living(bench) == []
+        gone.set()
+
+
+async def test_a_folder_with_a_long_name_is_no_hindrance(bench, tmp_path):
+    deep = tmp_path / ("d" * 90)
+    deep.mkdir()
+    with open_scope(deep) as scope:
+        async with open_stacks(again=True, scope=scope, progress=bench.steps) as stacks:
+            async with lending(stacks, scope, orders=lambda _name: None) as address:
+                assert len(address) < 100
+                assert os.stat(os.path.dirname(address)).st_mode & 0o777 == 0o700
+        assert not os.path.exists(address)
 
 
 # --- the shipped ones -----------------------------------------------------------------------------
