@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.driver import ROOT
 
 PARTS = ("calls", "command", "lines", "proxy", "ready", "recorded")
-EXTRA = ("cycles", "api-cycles", "plugin-cycles", "fleet")  # only when asked for: they take long
+EXTRA = ("cycles", "api-cycles", "plugin-cycles", "fleet", "reset")  # only when asked for: they take long
 ROUNDS = 7
 OUT = ROOT / ".rollcall" / "bench.md"
 QUICK_ROUNDS = 1

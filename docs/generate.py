@@ -177,7 +177,7 @@ def files() -> str:
         "`harness/config/schema/<file>.schema.json`; an editor that reads `#:schema` comments takes them.\n\n"
         "`${…}` is expanded in strings: `backend.<role>.<output>`, `repo`, `tmp`, `env.NAME`, and in suites\n"
         "`captured.<name>`; in backend.toml `secret.<name>`, `address.<port>`, `port.<port>`, `service.<name>`,\n"
-        "`provisioned.<name>`, `version` and `dir`. Nothing else.\n",
+        "`provisioned.<name>`, `former.<name>` (in the steps of a reset), `version` and `dir`. Nothing else.\n",
     ]
     for name, text in FILES.items():
         schema = json.loads((ROOT / "harness/config/schema" / f"{name}.schema.json").read_text(encoding="utf-8"))
@@ -215,11 +215,14 @@ def backends() -> str:
         spec = load_backend(file.parent, base=ROOT)
         versions = [f"`{name}`" + (" (default)" if name == spec.default else "") for name in spec.versions]
         process = spec.process
+        reset = ["in Docker"] if spec.reset is not None else []
+        reset += ["embedded"] if process is not None and process.reset is not None else []
         packages = ", ".join(f"`{item}`" for item in process.install) if process is not None else ""
         out.append(
             f"\n## {spec.name}\n\n{spec.summary}.\n\n"
             f"- Docker: {', '.join(versions) if spec.services else 'no'}\n"
-            f"- Embedded: {packages or 'yes' if process is not None else 'no'}\n\n"
+            f"- Embedded: {packages or 'yes' if process is not None else 'no'}\n"
+            f"- Can be reset, for `--reuse-stacks`: {' and '.join(reset) or 'no'}\n\n"
             "| output | value | |\n|---|---|---|\n"
         )
         for item in spec.outputs:

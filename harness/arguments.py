@@ -20,6 +20,7 @@ __all__ = [
     "proposing",
     "pruning",
     "rebuild",
+    "reuse",
     "runtime",
     "selects",
     "selects_servers",
@@ -145,6 +146,15 @@ def state(sub: argparse.ArgumentParser) -> None:
 
 def rebuild(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--rebuild", action="store_true", help="build even if nothing has changed")
+
+
+def reuse(sub: argparse.ArgumentParser) -> None:
+    """Adds the wish for stacks that serve several runs."""
+    sub.add_argument(
+        "--reuse-stacks",
+        action="store_true",
+        help="reset a stack after a run and give it to the next, where its backends say how; else each run has its own",
+    )
 
 
 def also(sub: argparse.ArgumentParser) -> None:

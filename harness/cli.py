@@ -25,6 +25,7 @@ from harness.arguments import (
     proposing,
     pruning,
     rebuild,
+    reuse,
     runtime,
     selects,
     selects_servers,
@@ -183,6 +184,7 @@ def _parser() -> Parser:
         runtime,
         state,
         rebuild,
+        reuse,
         inner,
     )
     add(
@@ -193,6 +195,7 @@ def _parser() -> Parser:
         runtime,
         state,
         rebuild,
+        reuse,
         judging,
     )
     add(
@@ -293,6 +296,8 @@ def _options(parsed: argparse.Namespace) -> Options:
         strict=bool(value("strict")),
         require_complete=bool(value("require_complete")),
         rebuild=bool(value("rebuild")),
+        reuse_stacks=bool(value("reuse_stacks")),
+        stacks=str(value("stacks") or ""),
         today=today if isinstance(today, date) else None,
         through_nox=os.environ.get("ROLLCALL_NOX") == "1",
     )

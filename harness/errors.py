@@ -31,6 +31,8 @@ __all__ = [
     "StackError",
     "ToolError",
     "code_of_kind",
+    "error_from_json",
+    "error_to_json",
     "iterate_errors",
     "world_error",
 ]
@@ -223,8 +225,29 @@ class ServerClosed(CallError):
 
 def code_of_kind(kind: str) -> int:
     """The exit code for `errors[].kind` of a report; that of "internal" for a word that is none of ours."""
+    return _class_of_kind(kind).code
+
+
+def _class_of_kind(kind: str) -> type[HarnessError]:
     classes = (ConfigError, MisuseError, NothingSelected, BuildError, StackError, ServerError, Interrupted)
-    return next((item.code for item in classes if item.kind == kind), HarnessError.code)
+    return next((item for item in classes if item.kind == kind), HarnessError)
+
+
+def error_to_json(error: BaseException) -> dict[str, str]:
+    """An error as it crosses to another process of ours."""
+    if not isinstance(error, HarnessError):
+        return {"kind": HarnessError.kind, "message": f"{type(error).__name__}: {error}"}
+    return {name: str(getattr(error, name)) for name in ("kind", "message", "hint", "log", "server")}
+
+
+def error_from_json(data: Mapping[str, str]) -> HarnessError:
+    """The error that `error_to_json` took apart, of the same kind."""
+    kind = data.get("kind", HarnessError.kind)
+    error = _class_of_kind(kind)(
+        data.get("message", ""), hint=data.get("hint", ""), log=data.get("log", ""), server=data.get("server", "")
+    )
+    error.kind = kind
+    return error
 
 
 def iterate_errors(error: BaseException) -> Iterator[BaseException]:

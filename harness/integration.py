@@ -30,10 +30,12 @@ from harness.engine.evidence import (
     recordings,
     runtime_seen,
 )
+from harness.engine.lend import Kind, Lender, kind_of, open_stacks
+from harness.engine.lend_link import Borrowed
 from harness.engine.mask import Masker
 from harness.engine.run import run_one
 from harness.engine.scope import Scope, open_scope
-from harness.engine.stack import open_stack, prepare_images
+from harness.engine.stack import prepare_images
 from harness.errors import BuildError, ConfigError, StackError, code_of_kind, iterate_errors
 from harness.failures import failure_of
 from harness.findings.judge import NotRun, judge
@@ -74,6 +76,8 @@ class Options:
     strict: bool = False
     require_complete: bool = False
     rebuild: bool = False
+    reuse_stacks: bool = False  # a stack may serve several runs, one after the other, where it can be reset
+    stacks: str = ""  # where to ask for such ones: another invocation has them, whose child we are
     today: date | None = None
     idle: bool = False  # somebody else makes the calls: suites are not needed
     through_nox: bool = False  # commands are shown as nox sessions, which name the projects by themselves
@@ -352,11 +356,35 @@ async def execute(
     for cell in plan.cells:
         for run in cell.runs:
             outcome.not_run[run.key] = "not reached"
-    with open_scope() as scope:
-        for project in plan.projects:
-            cells = [cell for cell in plan.cells if cell.server == project.server.name]
-            if cells:
-                await _project(options, project, cells, outcome, scope=scope, progress=progress, only_build=only_build)
+    with open_scope() as scope, collecting(outcome):
+        async with open_stacks(again=options.reuse_stacks, scope=scope, progress=progress) as own:
+            stacks: Lender = own
+            if options.stacks and plan.projects:
+                stacks = Borrowed(options.stacks, plan.projects[0].server.name, own=own, progress=progress)
+            for index, project in enumerate(plan.projects):
+                cells = _cells_of(plan, project)
+                later = {_kind(other, cell) for other in plan.projects[index + 1 :] for cell in _cells_of(plan, other)}
+                if cells:
+                    await _project(
+                        options,
+                        project,
+                        cells,
+                        outcome,
+                        stacks=stacks,
+                        later=later,
+                        scope=scope,
+                        progress=progress,
+                        only_build=only_build,
+                    )
+
+
+def _cells_of(plan: Plan, project: ProjectSpec) -> list[Cell]:
+    return [cell for cell in plan.cells if cell.server == project.server.name]
+
+
+def _kind(project: ProjectSpec, cell: Cell) -> Kind:
+    """Which stacks the runs of a cell can have."""
+    return kind_of(cell.roles, project.backends, cell.runs[0].runtime)
 
 
 async def _project(
@@ -365,6 +393,8 @@ async def _project(
     cells: Sequence[Cell],
     outcome: Outcome,
     *,
+    stacks: Lender,
+    later: set[Kind],
     scope: Scope,
     progress: Progress,
     only_build: bool,
@@ -381,8 +411,20 @@ async def _project(
     if only_build:
         return
     unspoken: dict[str, RunRecord] = {}
-    for cell in cells:
-        await _cell(options, project, cell, built, outcome, unspoken, state=state, scope=scope, progress=progress)
+    for index, cell in enumerate(cells):
+        await _cell(
+            options,
+            project,
+            cell,
+            built,
+            outcome,
+            unspoken,
+            stacks=stacks,
+            later=later | {_kind(project, other) for other in cells[index + 1 :]},
+            state=state,
+            scope=scope,
+            progress=progress,
+        )
 
 
 async def _cell(
@@ -393,13 +435,16 @@ async def _cell(
     outcome: Outcome,
     unspoken: dict[str, RunRecord],
     *,
+    stacks: Lender,
+    later: set[Kind],
     state: Path,
     scope: Scope,
     progress: Progress,
 ) -> None:
-    """All runs of a cell, each on a fresh stack; one that made no call leaves its stack to the next.
+    """All runs of a cell, each on a stack as good as fresh; one that made no call leaves its stack to the next.
 
     Args:
+        later: Which stacks are wanted after this cell.
         unspoken: Eras that a probe of this build has found it does not speak: no other profile and no other backend
             can change that, and each probe would start the server once more.
     """
@@ -429,16 +474,15 @@ async def _cell(
             skip_unspoken()
             if not waiting:
                 return
-            async with open_stack(
+            async with stacks.lend(
                 cell.roles,
                 project.backends,
                 runtime=waiting[0].runtime,
-                scope=scope,
                 masker=masker,
-                progress=progress,
                 subject=subject,
                 state=state,
-            ) as stack:
+                wanted=lambda: bool(waiting) or _kind(project, cell) in later,
+            ) as lent:
                 untouched = True
                 while waiting and untouched:
                     run = waiting.pop(0)
@@ -453,7 +497,8 @@ async def _cell(
                             run,
                             project,
                             built=built,
-                            stack=stack,
+                            stack=lent.stack,
+                            lent=lent,
                             scope=scope,
                             masker=masker,
                             evidence=evidence,
@@ -516,6 +561,7 @@ def judge_evidence(
                 continue
             why = "the evidence is of another plan" if key in part.outdated else "there is no evidence of it"
             missing.append(NotRun(key=key, why=outcome.not_run.get(key, why), own=False))
+    outcome.notes += [note for note in _stack_notes(plan, found) if note not in outcome.notes]
     uncounted = _recorded_alone(options, plan)
     for other in options.also:
         uncounted += _admit(options.base / other, plan, found, missing)
@@ -529,6 +575,18 @@ def judge_evidence(
         rerun=rerun or (lambda key, case: rerun_line(options, plan, key, case)),
     )
     return dataclasses.replace(judgement, uncounted=tuple(uncounted))
+
+
+def _stack_notes(plan: Plan, found: Sequence[Evidence]) -> Iterator[str]:
+    """What the evidence says of stacks that served several runs: in the first line, for it is no run's own doing."""
+    for project in plan.projects:
+        server = project.server.name
+        records = [item.record for item in found if item.record.key.server == server]
+        spoken = [record for record in records if record.outcome != "not-spoken"]
+        again = sum(record.stack_use > 1 for record in spoken)
+        if again:
+            yield f"{server}: {again} of {len(spoken)} runs had a stack that was reset after another run"
+        yield from (f"{record.key}: {record.stack_note}" for record in records if record.stack_note)
 
 
 def _recorded_alone(options: Options, plan: Plan) -> list[Uncounted]:

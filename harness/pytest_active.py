@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.engine.cases import begin_case, end_case
-from harness.errors import CallError, HarnessError, MisuseError
+from harness.errors import CallError, HarnessError, MisuseError, error_to_json
 from harness.pytest_state import State, as_failures
 
 if TYPE_CHECKING:
@@ -82,9 +82,7 @@ class Active:
                 self._state.tell(choice, unspoken=str(error))
                 pytest.skip(f"{choice.key.server} does not speak the {choice.key.era} era ({error})")
             except HarnessError as error:
-                from harness.pytest_link import as_json
-
-                self._state.tell(choice, error=as_json(error))
+                self._state.tell(choice, error=error_to_json(error))
                 raise
         if choice.number not in self._begun and self._state.role != "inside":
             self._begun.add(choice.number)

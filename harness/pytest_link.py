@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine.scope import open_scope
-from harness.errors import HarnessError, code_of_kind
+from harness.errors import HarnessError, error_from_json, error_to_json
 from harness.model.plan import RunKey
 
-__all__ = ["Answerer", "Choice", "LinkLost", "as_json", "ask", "choice_from_json", "choice_of", "choice_to_json"]
+__all__ = ["Answerer", "Choice", "LinkLost", "ask", "choice_from_json", "choice_of", "choice_to_json"]
 
 MAX_PATH_BYTES = 60  # of the folder for temporary ones: with what we add it must fit into the address of a socket
 Answer = Callable[[str, Mapping[str, Any]], Any]
@@ -87,10 +87,8 @@ class _Question(socketserver.StreamRequestHandler):
             reply: dict[str, Any]
             try:
                 reply = {"value": self.server.answer(asked["what"], asked["about"])}
-            except HarnessError as error:
-                reply = {"error": as_json(error)}
             except Exception as error:
-                reply = {"error": {"kind": "internal", "message": f"{type(error).__name__}: {error}"}}
+                reply = {"error": error_to_json(error)}
             self.wfile.write(json.dumps(reply).encode() + b"\n")
 
 
@@ -139,21 +137,5 @@ def ask(address: str, what: str, **about: Any) -> Any:
     except (OSError, ValueError):
         raise LinkLost("the process that leads this test session does not answer") from None
     if "error" in reply:
-        raise from_json(reply["error"])
+        raise error_from_json(reply["error"])
     return reply["value"]
-
-
-def as_json(error: HarnessError) -> dict[str, str]:
-    """An error of ours as it crosses the link."""
-    names = ("kind", "message", "hint", "log", "server")
-    return {name: str(getattr(error, name)) for name in names}
-
-
-def from_json(data: Mapping[str, str]) -> HarnessError:
-    """The error that `as_json` took apart."""
-    error = HarnessError(
-        data.get("message", ""), hint=data.get("hint", ""), log=data.get("log", ""), server=data.get("server", "")
-    )
-    error.kind = data.get("kind", "internal")
-    error.code = code_of_kind(error.kind)
-    return error

@@ -30,7 +30,7 @@ from harness.engine.reap import reap_folders
 from harness.engine.run import LOGS_S, session_of
 from harness.engine.scope import Scope, open_scope
 from harness.engine.stack import Stack, open_stack
-from harness.errors import HarnessError, Interrupted, iterate_errors, world_error
+from harness.errors import HarnessError, Interrupted, error_to_json, iterate_errors, world_error
 from harness.failures import failure_of
 from harness.findings.judge import NotRun, judge
 from harness.integration import Options, Outcome, evidence_root, load_both_plans, report_of
@@ -39,7 +39,7 @@ from harness.model.plan import Plan, Run, RunKey, Transport
 from harness.model.progress import Progress
 from harness.model.session import SessionSpec
 from harness.model.transcript import OUTSIDE, CommandRecord, RunRecord
-from harness.pytest_link import Choice, as_json, choice_of
+from harness.pytest_link import Choice, choice_of
 
 __all__ = ["Runs"]
 
@@ -385,7 +385,7 @@ class Runs:
     def _run_record(self, run: Run, recorded: _Recorded, *, whole: bool, finished: bool) -> RunRecord:
         facts, masker = recorded.facts, recorded.masker
         ended: Any = "not-spoken" if recorded.unspoken else "finished" if finished else "interrupted"
-        said: Mapping[str, str] = {} if recorded.error is None else as_json(recorded.error)
+        said: Mapping[str, str] = {} if recorded.error is None else error_to_json(recorded.error)
         if not said and not facts and not recorded.unspoken:  # it never stood
             said = recorded.not_started
         fields = {name: said[name] for name in ("kind", "message", "hint", "log") if name in said}

@@ -1,6 +1,6 @@
 """The child's side of a rollout: `run` tells its stages over a pipe, and leaves what it learnt that is no evidence.
 
-The two options are between us and ourselves, and in no help.
+The options are between us and ourselves, and in no help.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def inner(sub: argparse.ArgumentParser) -> None:
     """The options of `run` that only a rollout gives."""
     sub.add_argument("--repository", metavar="DIR", help=argparse.SUPPRESS)
     sub.add_argument("--progress-fd", type=int, metavar="FD", help=argparse.SUPPRESS)
+    sub.add_argument("--stacks", metavar="ADDRESS", help=argparse.SUPPRESS)
     sub.add_argument("--record", metavar="FILE", help=argparse.SUPPRESS)
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.arguments import judging, rebuild, runtime
+from harness.arguments import judging, rebuild, reuse, runtime
 from harness.errors import ConfigError, Interrupted
 from harness.output import (
     ENDINGS,
@@ -155,6 +155,7 @@ def _pass(parsed: argparse.Namespace) -> Pass:
             strict=bool(value("strict")),
             require_complete=bool(value("require_complete")),
             rebuild=bool(value("rebuild")),
+            reuse_stacks=bool(value("reuse_stacks")),
             today=today if isinstance(today, date) else None,
             through_nox=os.environ.get("ROLLCALL_NOX") == "1",
         ),
@@ -339,7 +340,7 @@ COMMANDS: tuple[tuple[str, Callable[[argparse.Namespace], int], str, tuple[Calla
         "rollout",
         _rollout,
         "many repositories in one pass: check out, build, drive every tool, one report",
-        (_which, _shard, runtime, _kept, rebuild, _running, judging),
+        (_which, _shard, runtime, _kept, rebuild, reuse, _running, judging),
     ),
     (
         "rollout judge",

@@ -7,8 +7,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,10 @@ from harness.engine.build import state_of_sources
 from harness.engine.child import Ended, run_child, tail_of
 from harness.engine.evidence import encode_name, read_evidence, write_atomically
 from harness.engine.git import check_out
+from harness.engine.lend import may_have, open_stacks
+from harness.engine.lend_link import Order, lending
 from harness.engine.reap import reap
+from harness.engine.scope import open_scope
 from harness.errors import (
     HarnessError,
     StackError,
@@ -33,7 +36,7 @@ from harness.failures import failure_of
 from harness.integration import (
     selected_runs,
 )
-from harness.model.progress import Progress, stage
+from harness.model.progress import Progress, Silent, stage
 from harness.model.rollout import (
     RepositoryRecord,
     key_of,
@@ -119,22 +122,63 @@ async def run_pass(
         key=lambda member: -durations.get(member.spec.name, float("inf")),  # what has never run may be the longest
     )
     waiting = iter(queue)
+    unfinished = list(queue)
 
-    async def work() -> None:
+    async def work(stacks: str) -> None:
         for member in waiting:
             try:
-                await _run(this, member, records, progress=progress, times=times)
+                await _run(this, member, records, progress=progress, times=times, stacks=stacks)
             except Exception as error:  # whatever it is, the others go on
                 failure = failure_of(error, member.server, traceback=True)
                 told = _error(member, failure.kind, failure.message, failure.hint, failure.log)
                 _keep(
                     this, member, records, dataclasses.replace(records[member.spec.name], state="ended", errors=(told,))
                 )
+            unfinished.remove(member)
             settled(member.spec.name)
 
-    async with anyio.create_task_group() as tasks:
+    async with _stacks(this, unfinished, progress) as stacks, anyio.create_task_group() as tasks:
         for _ in range(min(this.jobs, len(queue))):
-            tasks.start_soon(work)
+            tasks.start_soon(work, stacks)
+
+
+@asynccontextmanager
+async def _stacks(this: Pass, unfinished: Sequence[Member], progress: Progress) -> AsyncIterator[str]:
+    """Where the children can ask for stacks that serve several of them, one after the other; "" where none is wanted.
+
+    Args:
+        unfinished: Those that run or will, kept up to date.
+    """
+    if not this.options.reuse_stacks:
+        yield ""
+        return
+
+    def order(server: str) -> Order | None:
+        mine = next((member for member in unfinished if member.server == server), None)
+        if mine is None or mine.project is None:
+            return None
+        return Order(
+            backends=mine.project.backends,
+            wanted=lambda kind: any(
+                member is not mine and member.project is not None and may_have(member.project.backends, kind)
+                for member in unfinished
+            ),
+        )
+
+    with open_scope() as scope:
+        async with open_stacks(again=True, scope=scope, progress=_Notes(progress)) as stacks:
+            async with lending(stacks, scope, orders=order) as address:
+                yield address
+
+
+class _Notes(Silent):
+    """Of what becomes of stacks that no repository has, only what is worth a line."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def note(self, subject: str, text: str) -> None:
+        self._progress.note(subject, text)
 
 
 def keep_the_rest(this: Pass, records: Mapping[str, RepositoryRecord]) -> None:
@@ -211,9 +255,19 @@ def _anywhere(this: Pass, member: Member, record: RepositoryRecord) -> Repositor
 
 
 async def _run(
-    this: Pass, member: Member, records: dict[str, RepositoryRecord], *, progress: Progress, times: Times
+    this: Pass,
+    member: Member,
+    records: dict[str, RepositoryRecord],
+    *,
+    progress: Progress,
+    times: Times,
+    stacks: str = "",
 ) -> None:
-    """One repository from its first stage to its record."""
+    """One repository from its first stage to its record.
+
+    Args:
+        stacks: Where its child can ask for stacks.
+    """
     name, project = member.spec.name, member.project
     assert project is not None
     sources = member.checkout.commit if member.checkout else await anyio.to_thread.run_sync(state_of_sources, project)
@@ -261,7 +315,7 @@ async def _run(
     error: BaseException | None = None
     try:
         ended = await run_child(
-            _command(this, member, record_file),
+            _command(this, member, record_file, stacks),
             fd_option="--progress-fd",
             cwd=this.spec.base,
             env=_environment(),
@@ -295,7 +349,7 @@ def _without(server: str, subject: str) -> str:
     return subject.removeprefix(server).strip()
 
 
-def _command(this: Pass, member: Member, record: Path) -> list[str]:
+def _command(this: Pass, member: Member, record: Path, stacks: str) -> list[str]:
     project = member.project
     assert project is not None
     command = [sys.executable, "-P", "-m", "harness", "run", f"--project={member.file}"]
@@ -306,6 +360,8 @@ def _command(this: Pass, member: Member, record: Path) -> list[str]:
         command.append(f"--state={this.options.state / 'repositories' / encode_name(member.spec.name)}")
     if this.options.rebuild:
         command.append("--rebuild")
+    if this.options.reuse_stacks:
+        command += ["--reuse-stacks", f"--stacks={stacks}"]
     return command
 
 

@@ -210,7 +210,7 @@ def _judged(
         judgement,
         today=today.isoformat(),
         errors=errors,
-        notes=record.notes if record is not None else (),
+        notes=[*(record.notes if record is not None else ()), *outcome.notes],
         partial=shares.partial,
         strict=this.options.strict,
         require_complete=this.options.require_complete,

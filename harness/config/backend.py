@@ -30,6 +30,7 @@ from harness.model.plan import (
     OutputSpec,
     ProvisionSpec,
     ReadySpec,
+    ResetSpec,
     ServiceSpec,
     VersionSpec,
 )
@@ -168,6 +169,7 @@ def _problems(document: Document, folder: FilePath, composed: Composed) -> Itera
         services = {item.name: {"ports": dict(item.ports), "init": item.init} for item in composed.services}
     yield from _version_problems(document, services)
     yield from _provision_problems(document, services, folder)
+    yield from _reset_problems(document, services)
     yield from _process_problems(document, process, services)
     yield from _placeholder_problems(document, services, process)
 
@@ -289,6 +291,31 @@ def _provision_problems(document: Document, services: Mapping[str, Any], folder:
             yield document.problem(path, "an init service has ended by then", "name a service that stays")
 
 
+def _reset_problems(document: Document, services: Mapping[str, Any]) -> Iterator[Problem]:
+    reset = table(document.data.get("reset"))
+    if reset and not services:
+        hint = "how the form without Docker is reset stands in [process.reset]"
+        yield document.problem(("reset",), "there are no services to reset", hint, table=True)
+        return
+    for part, index, step in _reset_steps(reset):
+        path, service = ("reset", part, index, "service"), text(step.get("service"))
+        if "service" in step and "exec" not in step:
+            yield document.problem(path, "this goes with exec, which is missing")
+        if service is None:
+            continue
+        if service not in services:
+            yield document.problem(path, f"there is no service {quoted(service)}", did_you_mean(service, services))
+        elif table(services[service]).get("init") is True:
+            yield document.problem(path, "an init service has ended by then", "name a service that stays")
+
+
+def _reset_steps(reset: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """The steps of a reset: where they stand, their number there from 0, and what they say."""
+    for part in ("prepare", "steps", "verify"):
+        for index, step in enumerate(items(reset.get(part))):
+            yield part, index, table(step)
+
+
 def _script_problems(document: Document, path: Path, name: str, folder: FilePath) -> Iterator[Problem]:
     wrong = list(_beside(document, path, name, folder))
     yield from wrong
@@ -373,13 +400,18 @@ def _placeholder_problems(
         captured |= {f"provisioned.{name}" for name in table(table(step).get("capture"))}
     scope = Scope(known=reached | captured, elsewhere={"dir": early["dir"]})
     yield from unknown_placeholders(document, ("outputs",), data.get("outputs"), scope.judge)
+    former = {f"former.{name}" for name in table(data.get("secrets"))}
+    yield from _reset_placeholders(document, ("reset",), reached | captured, former, {"dir": early["dir"]})
     if not process:
         return
     ports = _process_ports(process, services)
     inner = secrets | {"dir"} | {f"{kind}.{port}" for port in ports for kind in ("address", "port")}
     inside = {"service": "without Docker there is no network of services", "provisioned": early["provisioned"]}
     scope = Scope(known=inner, elsewhere=inside)
-    yield from unknown_placeholders(document, ("process",), process, scope.judge)
+    own = {key: value for key, value in process.items() if key != "reset"}
+    yield from unknown_placeholders(document, ("process",), own, scope.judge)
+    inside.pop("provisioned")
+    yield from _reset_placeholders(document, ("process", "reset"), inner | captured, former, inside)
     if services and "ports" in process:  # the outputs are those of both forms
         lost = {f"{kind}.{port}" for port in set(outer) - set(ports) for kind in ("address", "port")}
         hint = f"[process] ports names {', '.join(ports) or 'none'}"
@@ -390,6 +422,21 @@ def _placeholder_problems(
                 data.get(key),
                 lambda name: (f"${{{name}}} has no value in the process form", hint) if name in lost else None,
             )
+
+
+def _reset_placeholders(
+    document: Document, path: Path, known: set[str], former: set[str], elsewhere: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Only the steps know the secrets that were in force until then."""
+    late = {**elsewhere, "former": "only the steps of a reset know what was in force until then"}
+    value: Any = document.data
+    for key in path:
+        value = table(value.get(str(key)))
+    for part, index, step in _reset_steps(value):
+        scope = (
+            Scope(known=known | former, elsewhere=elsewhere) if part == "steps" else Scope(known=known, elsewhere=late)
+        )
+        yield from unknown_placeholders(document, (*path, part, index), step, scope.judge)
 
 
 # --- building -----------------------------------------------------------------------------------
@@ -420,6 +467,7 @@ def _build(document: Document, folder: FilePath, composed: Composed) -> BackendS
             for name, value in data.get("outputs", {}).items()
         ),
         process=_embedded(data["process"], ports) if "process" in data else None,
+        reset=_reset(data.get("reset")),
     )
 
 
@@ -481,6 +529,16 @@ def _provision(value: Mapping[str, Any]) -> ProvisionSpec:
     )
 
 
+def _reset(value: Mapping[str, Any] | None) -> ResetSpec | None:
+    if value is None:
+        return None
+    return ResetSpec(
+        prepare=tuple(_provision(step) for step in value.get("prepare", ())),
+        steps=tuple(_provision(step) for step in value["steps"]),
+        verify=tuple(_provision(step) for step in value["verify"]),
+    )
+
+
 def _embedded(value: Mapping[str, Any], services: Mapping[str, Any]) -> EmbeddedSpec:
     version = value.get("version", {})
     return EmbeddedSpec(
@@ -494,4 +552,5 @@ def _embedded(value: Mapping[str, Any], services: Mapping[str, Any]) -> Embedded
         version_matches=version.get("matches"),
         ready=_ready(value["ready"]),
         ready_timeout_s=float(value.get("ready_timeout_s", 60.0)),
+        reset=_reset(value.get("reset")),
     )

@@ -356,6 +356,9 @@ def _fingerprint(
 def _backend(backend: BackendSpec) -> Any:
     plain = _plain(backend)
     del plain["summary"]
+    for part in (plain, plain["process"]):
+        if part is not None and part["reset"] is None:
+            del part["reset"]
     return plain
 
 

@@ -775,12 +775,16 @@ class Engine:
             ports=ports,
         )
 
-    async def logs(self, container: str, *, lines: int = LOG_LIMIT_LINES) -> bytes:
-        """The last lines that a container printed; what is wrong with its log, if it cannot be read."""
+    async def logs(self, container: str, *, lines: int = LOG_LIMIT_LINES, since: float | None = None) -> bytes:
+        """The last lines that a container printed; what is wrong with its log, if it cannot be read.
+
+        Args:
+            since: Only what it printed from this time on.
+        """
         try:
             data: bytes = await self.call(
                 "read the log of a container",
-                lambda client: client.logs(container, stdout=True, stderr=True, tail=lines),
+                lambda client: client.logs(container, stdout=True, stderr=True, tail=lines, since=since),
             )
         except EngineRefused as error:
             return f"(the log cannot be read: {error.said})\n".encode()

@@ -35,7 +35,8 @@ from harness.engine.mask import Masker, is_secret_name
 from harness.engine.provision import Standing, expanded, make_outputs, make_secrets, provision
 from harness.engine.python import find_interpreter, venv_command
 from harness.engine.ready import Probe, command_probe, network_probe, wait_ready
-from harness.engine.scope import Scope
+from harness.engine.reset import Resetting, former
+from harness.engine.scope import STACK_FOLDER, Scope
 from harness.errors import BuildError, StackError
 from harness.model.placeholders import UnknownPlaceholder, names_in
 from harness.model.plan import BackendSpec, EmbeddedSpec, ProvisionSpec, RoleChoice
@@ -78,9 +79,14 @@ class Embedded:
         self._progress = progress
         self._subject = subject
         self._state = state
-        self._folder = scope.tmp / f"stack-{token_hex(6)}"
+        self._folder = scope.tmp / f"{STACK_FOLDER}{token_hex(6)}"
         self._service: _Service | None = None
         self._env: Mapping[str, str] = {}  # the service's
+        self._venv: Path | None = None
+        self._values: dict[str, str] = {}
+        self._addresses: dict[str, tuple[str, int]] = {}
+        self._said_version = ""
+        self._resetting: Resetting | None = None
 
     async def open(self) -> Standing:
         """Stands it up.
@@ -94,30 +100,81 @@ class Embedded:
                 f"backend {spec.name} has no process form ({spec.place} has no [process]), so it needs Docker",
                 hint="start Docker, or leave this backend out with --backend",
             )
-        venv = await self._install(process)
+        self._venv = await self._install(process)
         with stage(self._progress, self._subject, f"start {self._role.label}"):
-            values = {"version": self._role.version, **make_secrets(spec, self._masker)}
-            addresses = await self._start(process, venv, values)
-            service = self._service
-            assert service is not None
-            values |= await provision(
-                spec,
-                values,
-                allowed=addresses.values(),
-                masker=self._masker,
-                execute=None,
-                run_script=partial(self._script, venv, values),
-            )
-            if (ended := service.ended()) is not None:
-                raise self._failure(f"{ended} after it was ready", "")
-            version = await self._version(process, venv, values)
+            self._values = {"version": self._role.version, **make_secrets(spec, self._masker)}
+            self._addresses = await self._start(process, self._venv, self._values)
+            await self._provision()
+            self._said_version = await self._version(process, self._venv, self._values)
+        return self._standing()
+
+    async def _provision(self) -> None:
+        self._values |= await provision(
+            self._spec,
+            self._values,
+            allowed=self._addresses.values(),
+            masker=self._masker,
+            execute=None,
+            run_script=partial(self._script, self._venv, self._values),
+        )
+        assert self._service is not None
+        if (ended := self._service.ended()) is not None:
+            raise self._failure(f"{ended} after it was ready", "")
+
+    def _standing(self) -> Standing:
         return Standing(
-            outputs=make_outputs(spec, values, self._masker),
-            addresses=tuple(addresses.values()),
+            outputs=make_outputs(self._spec, self._values, self._masker),
+            addresses=tuple(self._addresses.values()),
             names=(),
-            version=version,
+            version=self._said_version,
             logs=self._logs,
         )
+
+    async def remember(self) -> None:
+        """See `Backends.remember`."""
+        process = self._spec.process
+        if process is None or process.reset is None:
+            raise StackError(f"{self._spec.place}: it has no [process.reset]")
+        self._resetting = Resetting(
+            name=self._role.label,
+            spec=process.reset,
+            masker=self._masker,
+            execute=self._beside,
+            addresses=tuple(self._addresses.values()),
+        )
+        await self._resetting.remember(self._values)
+
+    async def reset(self) -> Standing:
+        """See `Backends.reset`."""
+        process, resetting, service = self._spec.process, self._resetting, self._service
+        if process is None or resetting is None or service is None:
+            raise StackError(f"{self._role.label}: it was not made ready to be reset")
+        if (ended := service.ended()) is not None:
+            raise self._failure(f"{ended} while a run used it", "")
+        before = former(self._spec, self._values)
+        self._values |= make_secrets(self._spec, self._masker)
+        self._env = {**self._env, **self._declared(process, self._values)}
+        await resetting.renew({**self._values, **before})
+        await self._wait(process, service, self._addresses, self._values, self._env, Path(self._values["dir"]))
+        await self._provision()
+        await resetting.prove(self._values)
+        service.log.forget()
+        return self._standing()
+
+    async def _beside(self, _service: str | None, argv: Sequence[str]) -> tuple[int | None, bytes, bytes]:
+        """Runs a command beside the service, in `${dir}`, with its environment."""
+        folder = self._folder / f"step-{token_hex(4)}"
+        folder.mkdir()
+        try:
+            return await _printed(argv, env=self._env, cwd=Path(self._values["dir"]), folder=folder)
+        except OSError as error:
+            raise StackError(f"{self._role.label}: {argv[0]!r} cannot be run: {error}") from None
+
+    def _declared(self, process: EmbeddedSpec, values: Mapping[str, str]) -> dict[str, str]:
+        where = f"{self._spec.place} [process]"
+        declared = {key: expanded(value, values, where=f"{where} env {key}") for key, value in process.env.items()}
+        self._masker.add(*(value for key, value in declared.items() if is_secret_name(key)))
+        return declared
 
     async def close(self) -> list[str]:
         """Ends the process and all that it started; says what could not be ended."""
@@ -221,9 +278,7 @@ class Embedded:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(expanded(text, values, where=f"{where}.files {name}"), encoding="utf-8")
             path.chmod(0o600)
-        declared = {key: expanded(value, values, where=f"{where} env {key}") for key, value in process.env.items()}
-        self._masker.add(*(value for key, value in declared.items() if is_secret_name(key)))
-        self._env = env = _environment(venv, folder) | declared
+        self._env = env = _environment(venv, folder) | self._declared(process, values)
         argv = [expanded(part, values, where=f"{where} command") for part in process.command]
         self._service = service = _Service(argv, env, data)
         await self._wait(process, service, addresses, values, env, data)
@@ -293,7 +348,7 @@ class Embedded:
     ) -> tuple[int | None, bytes, bytes]:
         """Runs a copy of a script beside the service, in `${dir}`; a Python file in its Python."""
         assert step.script is not None
-        folder = self._folder / f"script-{number}"
+        folder = self._folder / f"script-{number}-{token_hex(4)}"
         folder.mkdir()
         script = folder / Path(step.script).name
         where = f"{self._spec.name}: provisioning step {number}"
@@ -303,16 +358,10 @@ class Embedded:
             argv = [str(script)]
             if script.suffix == ".py":
                 argv = [str(venv / "bin" / "python") if venv is not None else sys.executable, *argv]
-            with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
-                whole = {**self._env, **env}  # the HOME by which `close` finds whatever stays
-                code = await run_logged(argv, cwd=Path(values["dir"]), env=whole, log=out, errors=err)
-                printed = []
-                for file in (out, err):
-                    file.seek(0)
-                    printed.append(file.read(SCRIPT_OUTPUT_LIMIT_BYTES))
+            whole = {**self._env, **env}  # the HOME by which `close` finds whatever stays
+            return await _printed(argv, env=whole, cwd=Path(values["dir"]), folder=folder)
         except OSError as error:
             raise StackError(f"{where}: {step.script} cannot be run: {error}") from None
-        return code, printed[0], printed[1]
 
     async def _version(self, process: EmbeddedSpec, venv: Path | None, values: Mapping[str, str]) -> str:
         if not process.version_command:
@@ -377,6 +426,13 @@ class _Log:
             gone = self._tail.popleft()
             self._tail_size -= len(gone)
             self._dropped += len(gone)
+
+    def forget(self) -> None:
+        """What was printed until now is another run's."""
+        with self._lock:
+            self._head.clear()
+            self._tail.clear()
+            self._tail_size = self._dropped = 0
 
     def data(self) -> bytes:
         """What was kept, with a line that says how much was not."""
@@ -462,6 +518,19 @@ class _Service:
     def _alive(self) -> set[int]:
         own = set() if self._process.poll() is not None else {self._process.pid}  # poll also reaps it
         return own | set(self.pids())
+
+
+async def _printed(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, folder: Path
+) -> tuple[int | None, bytes, bytes]:
+    """Runs a command to its end: exit code, and the beginnings of stdout and stderr, which are kept in a folder."""
+    with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
+        code = await run_logged(argv, cwd=cwd, env=env, log=out, errors=err)
+        printed = []
+        for file in (out, err):
+            file.seek(0)
+            printed.append(file.read(SCRIPT_OUTPUT_LIMIT_BYTES))
+    return code, printed[0], printed[1]
 
 
 async def _output(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> tuple[int | None, str]:

@@ -27,6 +27,7 @@ __all__ = [
     "make_secrets",
     "provision",
     "random_secret",
+    "take_all",
 ]
 
 ALPHABET = string.ascii_letters + string.digits
@@ -128,6 +129,34 @@ async def provision(
     return got
 
 
+async def take_all(
+    steps: Sequence[ProvisionSpec],
+    values: Mapping[str, str],
+    *,
+    what: str,
+    allowed: Iterable[tuple[str, int]],
+    masker: Masker,
+    execute: Execute,
+) -> list[str]:
+    """Takes steps without scripts and captures, in order, and gives what each of them said.
+
+    Args:
+        what: Which steps they are, for people; a number from 1 is put behind it.
+    Raises:
+        StackError: A step failed; nothing after it was tried.
+    """
+    targets = tuple(allowed)
+    out = []
+    for number, step in enumerate(steps, start=1):
+        where = f"{what} {number}"
+        try:
+            with anyio.fail_after(step.timeout_s):
+                out.append(await _take(step, values, targets, where, execute, masker))
+        except TimeoutError:
+            raise StackError(f"{where} had not ended after {step.timeout_s:g} s") from None
+    return out
+
+
 async def _take(
     step: ProvisionSpec,
     values: Mapping[str, str],
@@ -143,7 +172,8 @@ async def _take(
                 f"{where} runs {argv[0]!r} inside a container, which the process form does not have",
                 hint="use Docker for this backend (--runtime docker)",
             )
-        return _printed(await execute(step.service, argv), where, " ".join(argv), masker)
+        first, more, _ = " ".join(argv).strip().partition("\n")
+        return _printed(await execute(step.service, argv), where, f"{first} …" if more else first, masker)
     assert step.url is not None
     url = expanded(step.url, values, where=where)
     headers = {name: expanded(value, values, where=where) for name, value in step.headers.items()}

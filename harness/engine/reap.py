@@ -19,7 +19,7 @@ from harness.engine.mask import Masker, is_secret_name
 from harness.engine.scope import LABEL, PREFIX, boot_id, is_dead, owner_of, start_time
 from harness.errors import StackError
 
-__all__ = ["KILL_GRACE_S", "Leftover", "ReapReport", "reap", "reap_folders"]
+__all__ = ["KILL_GRACE_S", "Leftover", "ReapReport", "any_left", "reap", "reap_folders"]
 
 KILL_GRACE_S = 3.0
 COMMAND_CHARS = 200  # of a process
@@ -202,6 +202,25 @@ class _Sweep:
 
     def _fail(self, item: Leftover, why: str, command: str = "") -> None:
         self.failed.append(replace(item, why=why, command=command))
+
+
+def any_left(folder: Path, *, beside: str) -> bool:
+    """Whether a process lives that an invocation has started, but for those whose own folder has a name like `beside`.
+
+    Args:
+        folder: Of the invocation.
+        beside: What the name begins with.
+    """
+    marks = {mark_of(f"{server}{os.sep}") for server in folder.glob("server-*")}
+    inside = os.fsencode(f"{folder}{os.sep}")
+    for pid in _pids():
+        with suppress(OSError):
+            values = [variable.partition(b"=")[2] for variable in _environ(pid).split(b"\0")]
+            homes = [value.removeprefix(inside) for value in values if value.startswith(inside)]
+            ours = any(not home.startswith(beside.encode()) for home in homes)
+            if (ours or mark_on(pid) in marks) and start_time(pid) is not None:
+                return True
+    return False
 
 
 def _living_in(folder: Path) -> Iterator[tuple[int, tuple[str, str]]]:

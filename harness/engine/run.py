@@ -21,10 +21,13 @@ from harness.engine.dotenv import foreign_targets, named_dotenv_files
 from harness.engine.environment import server_environment
 from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.guard import check_headers, check_roots, check_targets
+from harness.engine.lend import Lent
 from harness.engine.mask import Masker, header_secrets, is_secret_name
 from harness.engine.pipe import Pipe
+from harness.engine.process import Exit
+from harness.engine.reap import any_left
 from harness.engine.record import Recorder
-from harness.engine.scope import Scope
+from harness.engine.scope import STACK_FOLDER, Scope
 from harness.engine.stack import Stack
 from harness.engine.start import NOT_THIS_ERA, Start, free_port
 from harness.engine.state import MAX_VALUES, Twist, must_not_be_repeated
@@ -81,6 +84,7 @@ class _Bench:
     began: float
     count: int = 0
     restarts: int = 0
+    in_doubt: bool = False  # whether something that was asked of a server may go on behind it
     stateful: list[StepRef] = field(default_factory=list)  # steps in which a requestState came, in order
     completed: frozenset[str] = frozenset()  # cases
     annotations: dict[str, Any] = field(default_factory=dict)  # of the tools, by name, as they came
@@ -252,7 +256,11 @@ class _Bench:
     async def stop(self, *, hurry: bool = False) -> None:
         """Ends the present server, if there is one."""
         if self._pipe is not None:
-            await self._pipe.stop(hurry=hurry)
+            self.take_note(await self._pipe.stop(hurry=hurry))
+
+    def take_note(self, ended: Exit) -> None:
+        """Of how a server of this run ended: what was killed, or had left processes behind, was not done perhaps."""
+        self.in_doubt = self.in_doubt or ended.ended_by == "kill" or bool(ended.orphans)
 
 
 async def run_one(
@@ -269,6 +277,7 @@ async def run_one(
     probe: bool = False,
     elsewhere: Collection[str] = (),
     states: bool = False,
+    lent: Lent | None = None,
 ) -> RunRecord:
     """One run from the start of its server to the written evidence.
 
@@ -281,6 +290,7 @@ async def run_one(
         probe: Whether a further process is started at the end, to see what it answers to a line that is no JSON.
         elsewhere: Ids of commands that have run in the cell's other era.
         states: Whether one is, where the server has given a requestState, to see what it does with a changed one.
+        lent: The stack as it was lent: is told whether the run ended in peace.
     """
     began = time.monotonic()
     attempt = attempt or Attempt.create(evidence, run.key)
@@ -322,7 +332,26 @@ async def run_one(
             await _keep_logs(attempt, stack)
             record = _record(run, built, stack, state, selected, masker, project.server.transport)
             attempt.finish(record)
+            if lent is not None and benches:
+                lent.in_peace = await _in_peace(benches[0], selected, scope)
     return record
+
+
+async def _in_peace(bench: _Bench, selected: list[tuple[str, CaseSpec]], scope: Scope) -> bool:
+    """Whether nothing of this run can reach its stack any more: what was asked has come to its end, and all who asked.
+
+    A call that was cancelled, or that a server was killed over, may go on in the backend for as long as it likes. What
+    a client of containers leaves is not seen here at all, and what somebody's own tests have begun is not known.
+    """
+    state, start = bench.state, bench.start
+    steps = (step for _, case in selected for step in (*case.steps, *case.cleanup))
+    if state.outcome != "finished" or state.errors or bench.restarts or bench.in_doubt or start.container is not None:
+        return False
+    if any(step.cancel_after_s is not None for step in steps):
+        return False
+    if any(item.outcome in ("passed", "failed", "timed-out") for item in state.commands):
+        return False
+    return not await anyio.to_thread.run_sync(partial(any_left, scope.tmp, beside=STACK_FOLDER))
 
 
 async def _drive(
@@ -574,17 +603,19 @@ async def _change_states(
                 return
             await session.open(timeout_s=server.start_timeout_s)
             aside = _Aside(session=session, recorder=recorder, pipe=pipe)
-            with anyio.move_on_after(STATE_PROBE_S):
+            with anyio.move_on_after(STATE_PROBE_S) as limit:
                 for twist in twists:
                     session.twist = twist
                     await run_cases(aside, [case], values, call_timeout_s=server.call_timeout_s)
                     if twist.taken and twist.kind == "without":
                         return  # it carries nothing
+            bench.in_doubt = bench.in_doubt or limit.cancelled_caught
         except (NotSpoken, Refused, TimedOut, Died, _Over):
+            bench.in_doubt = True
             return
         finally:
             with anyio.CancelScope(shield=True):
-                await pipe.stop(hurry=True)
+                bench.take_note(await pipe.stop(hurry=True))
             if recorder.failed is not None:
                 raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
 
@@ -619,9 +650,10 @@ async def _probe(bench: _Bench) -> None:
         reads = [name for name, hints in bench.annotations.items() if _says_it_only_reads(hints)]
         await look_closer(session, pipe, harmless=min(reads, default=None))
     except (NotSpoken, Refused, TimedOut, Died):
+        bench.in_doubt = True
         return
     finally:
-        await pipe.stop(hurry=True)
+        bench.take_note(await pipe.stop(hurry=True))
         if recorder.failed is not None:
             raise EvidenceLost(bench.attempt.folder.parent, recorder.failed)
 
@@ -800,4 +832,6 @@ def _record(
         errors=tuple(state.errors),
         command=state.command,
         commands=tuple(state.commands),
+        stack_use=stack.use,
+        stack_note=masker.text(stack.note),
     )

@@ -18,10 +18,22 @@ from pathlib import Path
 
 from harness.errors import StackError
 
-__all__ = ["LABEL", "OWNER_FILE", "PREFIX", "Scope", "boot_id", "is_dead", "open_scope", "owner_of", "start_time"]
+__all__ = [
+    "LABEL",
+    "OWNER_FILE",
+    "PREFIX",
+    "STACK_FOLDER",
+    "Scope",
+    "boot_id",
+    "is_dead",
+    "open_scope",
+    "owner_of",
+    "start_time",
+]
 
 PREFIX = "rollcall-"
 OWNER_FILE = "owner.json"
+STACK_FOLDER = "stack-"  # what the names of folders of backends begin with, inside that of an invocation
 LABEL = "io.mcp-rollcall."  # labels: run, boot, pid, started
 
 

@@ -15,10 +15,11 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from secrets import token_hex
+from typing import TypeVar
 
 import anyio
 
@@ -36,13 +37,14 @@ from harness.engine.embedded import Embedded
 from harness.engine.mask import Masker, is_secret_name
 from harness.engine.provision import Standing, expanded, make_outputs, make_secrets, provision
 from harness.engine.ready import EVERY_S, Observation, Probe, command_probe, network_probe, wait_ready
-from harness.engine.scope import LABEL, Scope
+from harness.engine.reset import Resetting, former
+from harness.engine.scope import LABEL, STACK_FOLDER, Scope
 from harness.errors import StackError, iterate_errors
 from harness.model.placeholders import UnknownPlaceholder
 from harness.model.plan import BackendSpec, ProvisionSpec, RoleChoice, Runtime, ServiceSpec, VersionSpec
 from harness.model.progress import Progress, stage
 
-__all__ = ["LOG_TAIL_LINES", "TEARDOWN_S", "Stack", "open_stack", "prepare_images"]
+__all__ = ["LOG_TAIL_LINES", "TEARDOWN_S", "Backends", "Stack", "open_stack", "prepare_images"]
 
 TEARDOWN_S = 60.0
 BINDING_S = 5.0  # how long a running container may be without its published ports
@@ -52,6 +54,8 @@ LOG_TAIL_LINES = 40
 LOG_CHARS = 256 * 1024  # of the log of one error
 LOG_READ_LINES = 400  # masked before they are cut to so few
 REPOSITORY = "mcp-rollcall"
+
+_T = TypeVar("_T")
 
 
 async def _no_logs() -> Mapping[str, bytes]:
@@ -68,6 +72,8 @@ class Stack:
         names: Of services, as they know each other inside the stack.
         versions: Label of each choice -> the version that the backend reports itself, "" if it does not.
         logs: Their logs at this moment, masked: name -> bytes.
+        use: Which run it serves: 1 on a fresh one, more after resets.
+        note: Why it is a fresh one though it should have been one that was reset; masked.
     """
 
     values: Mapping[str, str]
@@ -75,6 +81,8 @@ class Stack:
     names: tuple[str, ...] = ()
     versions: Mapping[str, str]
     logs: Callable[[], Awaitable[Mapping[str, bytes]]] = _no_logs
+    use: int = 1
+    note: str = ""
 
 
 @asynccontextmanager
@@ -104,53 +112,131 @@ async def open_stack(
     if not roles:
         yield Stack(values={}, versions={})
         return
-    parts: list[_DockerBackend | Embedded]
-    with _told(masker):
-        if runtime == "process":
-            parts = [
-                Embedded(
-                    role,
-                    backends[role.backend],
-                    scope=scope,
-                    masker=masker,
-                    progress=progress,
-                    subject=subject,
-                    state=state,
-                )
-                for role in roles
-            ]
-        else:
-            builder = _Images(await anyio.to_thread.run_sync(open_engine), progress, subject)
-            parts = [
-                _DockerBackend(
-                    role,
-                    backends[role.backend],
-                    images=builder,
-                    scope=scope,
-                    masker=masker,
-                    progress=progress,
-                    subject=subject,
-                )
-                for role in roles
-            ]
+    standing = Backends(
+        roles, backends, runtime=runtime, scope=scope, masker=masker, progress=progress, subject=subject, state=state
+    )
     failed = True
     try:
-        with _told(masker):
-            standing = await _all(parts)
-        yield _stack(roles, standing, masker)
+        await standing.open()
+        yield standing.stack(roles, masker)
         failed = False
     finally:
+        left = await standing.close()
+        if left and failed:
+            progress.note(subject, f"not removed: {left}")
+        elif left:
+            raise StackError(f"could not be removed: {left}", hint="mcp-rollcall reap")
+
+
+class Backends:
+    """The backends of one choice, from nothing to gone; some can be made as good as new in between.
+
+    Args:
+        masker: Learns every secret before it is used.
+    """
+
+    def __init__(
+        self,
+        roles: Sequence[RoleChoice],
+        backends: Mapping[str, BackendSpec],
+        *,
+        runtime: Runtime | None,
+        scope: Scope,
+        masker: Masker,
+        progress: Progress,
+        subject: str,
+        state: Path,
+    ) -> None:
+        self.masker = masker
+        self._roles = tuple(roles)
+        self._backends = backends
+        self._runtime = runtime
+        self._scope = scope
+        self._progress = progress
+        self._subject = subject
+        self._state = state
+        self._parts: list[_DockerBackend | Embedded] = []
+        self._standing: list[Standing] = []
+
+    async def open(self) -> None:
+        """Stands all of them up, at once.
+
+        Raises:
+            StackError: One does not stand; masked. `close` is still to be called.
+        """
+        with _told(self.masker):
+            self._parts = await self._make()
+            self._standing = await _all([part.open for part in self._parts])
+
+    async def _make(self) -> list[_DockerBackend | Embedded]:
+        if self._runtime == "process":
+            return [
+                Embedded(
+                    role,
+                    self._backends[role.backend],
+                    scope=self._scope,
+                    masker=self.masker,
+                    progress=self._progress,
+                    subject=self._subject,
+                    state=self._state,
+                )
+                for role in self._roles
+            ]
+        builder = _Images(await anyio.to_thread.run_sync(open_engine), self._progress, self._subject)
+        return [
+            _DockerBackend(
+                role,
+                self._backends[role.backend],
+                images=builder,
+                scope=self._scope,
+                masker=self.masker,
+                progress=self._progress,
+                subject=self._subject,
+            )
+            for role in self._roles
+        ]
+
+    async def remember(self) -> None:
+        """While they are fresh: what a reset goes back to, and what they must look like then.
+
+        Raises:
+            StackError: One cannot be told by its words, or a step failed; masked. They are no longer fresh then.
+        """
+        with _told(self.masker):
+            await _all([part.remember for part in self._parts])
+
+    async def reset(self) -> None:
+        """Makes all of them as good as new, with other secrets.
+
+        Raises:
+            StackError: One is not; masked. They are of no more use then.
+        """
+        with _told(self.masker), stage(self._progress, self._subject, f"reset {self._label}"):
+            self._standing = await _all([part.reset for part in self._parts])
+
+    @property
+    def _label(self) -> str:
+        return ", ".join(role.label for role in self._roles)
+
+    def stack(self, roles: Sequence[RoleChoice], masker: Masker, *, use: int = 1, note: str = "") -> Stack:
+        """What they hand out to a run, by the names that the run has for them, in the order of ours.
+
+        Args:
+            masker: Of the run; it learns their secrets.
+        """
+        masker.add(*self.masker.secrets)
+        return replace(_stack(roles, self._standing, masker), use=use, note=note)
+
+    async def close(self) -> str:
+        """Takes everything down, whatever comes, and says what could not be; "" if nothing is left."""
+        if not self._parts:
+            return ""
         with (
             anyio.CancelScope(shield=True),
-            stage(progress, subject, f"stop {', '.join(role.label for role in roles)}"),
+            stage(self._progress, self._subject, f"stop {self._label}"),
         ):
-            left = await _close_all(parts)
-        if left:
-            text = masker.text("; ".join(left))
-            if failed:
-                progress.note(subject, f"not removed: {text}")
-            else:
-                raise StackError(f"could not be removed: {text}", hint="mcp-rollcall reap")
+            left = await _close_all(self._parts)
+        return self.masker.text("; ".join(left))
 
 
 @contextmanager
@@ -177,16 +263,17 @@ def _masked(error: StackError, masker: Masker) -> StackError:
     return StackError(masker.text(error.message), hint=masker.text(error.hint), log=log, server=error.server)
 
 
-async def _all(parts: Sequence[_DockerBackend | Embedded]) -> list[Standing]:
-    standing: dict[int, Standing] = {}
+async def _all(works: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T]:
+    """Does all of it at once."""
+    done: dict[int, _T] = {}
 
     async def one(index: int) -> None:
-        standing[index] = await parts[index].open()
+        done[index] = await works[index]()
 
     async with anyio.create_task_group() as tasks:
-        for index in range(len(parts)):
+        for index in range(len(works)):
             tasks.start_soon(one, index)
-    return [standing[index] for index in range(len(parts))]
+    return [done[index] for index in range(len(works))]
 
 
 async def _close_all(parts: Sequence[_DockerBackend | Embedded]) -> list[str]:
@@ -401,13 +488,16 @@ class _DockerBackend:
         self._subject = subject
         self._id = token_hex(6)
         self._network = f"rollcall-{self._id}"
-        self._folder = scope.tmp / f"stack-{self._id}"
+        self._folder = scope.tmp / f"{STACK_FOLDER}{self._id}"
         self._labels = {**scope.labels, f"{LABEL}stack": self._id, f"{LABEL}role": role.role}
         self._values: dict[str, str] = {"version": role.version, "$": "$"}  # a compose file may hold "$${HOME}"
         self._containers: dict[str, str] = {}  # service -> container
         self._addresses: dict[str, tuple[str, int]] = {}  # port name -> address
         self._done: dict[str, anyio.Event] = {}
+        self._images_of: dict[str, str] = {}
         self._began = False
+        self._resetting: Resetting | None = None
+        self._reset_at: float | None = None  # since then the variables of the containers are not those they began with
 
     async def open(self) -> Standing:
         """Stands it up.
@@ -419,7 +509,8 @@ class _DockerBackend:
         version = _version(spec, self._role)
         if not spec.services:
             raise StackError(f"{spec.place}: backend {spec.name} has no services to run in Docker")
-        images = {service.name: await self._images.get(spec, service, version) for service in spec.services}
+        for service in spec.services:
+            self._images_of[service.name] = await self._images.get(spec, service, version)
         self._values |= make_secrets(spec, self._masker)
         self._values |= {f"service.{service.name}": service.name for service in spec.services}
         self._done = {service.name: anyio.Event() for service in spec.services}
@@ -429,29 +520,80 @@ class _DockerBackend:
                 await self._engine.create_network(self._network, self._labels)
             async with anyio.create_task_group() as tasks:
                 for service in spec.services:
-                    tasks.start_soon(self._bring_up, service, images[service.name])
+                    tasks.start_soon(self._bring_up, service, self._images_of[service.name])
             await self._provision()
-        outputs = make_outputs(spec, self._values, self._masker)
+        return self._standing()
+
+    def _standing(self) -> Standing:
         return Standing(
-            outputs=outputs,
+            outputs=make_outputs(self._spec, self._values, self._masker),
             addresses=tuple(self._addresses.values()),
-            names=tuple(service.name for service in spec.services),
+            names=tuple(service.name for service in self._spec.services),
             version="",
             logs=self._logs,
         )
 
+    async def remember(self) -> None:
+        """See `Backends.remember`."""
+        reset = self._spec.reset
+        if reset is None:
+            raise StackError(f"{self._spec.place}: it has no [reset]")
+        self._resetting = Resetting(
+            name=self._spec.name,
+            spec=reset,
+            masker=self._masker,
+            execute=self._execute,
+            addresses=tuple(self._addresses.values()),
+        )
+        await self._resetting.remember(self._values)
+
+    async def reset(self) -> Standing:
+        """See `Backends.reset`."""
+        resetting = self._resetting
+        if resetting is None:
+            raise StackError(f"{self._spec.name}: it was not made ready to be reset")
+        await self._all_run("stopped while a run used it")
+        before = former(self._spec, self._values)
+        self._values |= make_secrets(self._spec, self._masker)
+        self._reset_at = time.time()
+        await resetting.renew({**self._values, **before})
+        for service in self._spec.services:
+            if not service.init:
+                await self._wait(service, self._images_of[service.name])
+        await self._provision()
+        await resetting.prove(self._values)
+        self._reset_at = time.time()
+        return self._standing()
+
+    async def _execute(self, service: str | None, argv: Sequence[str]) -> tuple[int | None, bytes, bytes]:
+        name = service or self._spec.services[0].name
+        done = await self._engine.execute(self._containers[name], argv, env=self._present(name))
+        return done.code, done.out, done.err
+
+    def _present(self, name: str) -> dict[str, str]:
+        """After a reset, the variables of a service by the present secrets: its container has the first ones."""
+        if self._reset_at is None:
+            return {}
+        service = next(item for item in self._spec.services if item.name == name)
+        where = f"{self._spec.name}: service {name!r}"
+        env = {key: expanded(value, self._values, where=f"{where} env {key}") for key, value in service.env.items()}
+        self._masker.add(*(value for key, value in env.items() if is_secret_name(key)))
+        return env
+
+    async def _all_run(self, how: str) -> None:
+        for service in self._spec.services:
+            if not service.init and (state := await self._state(service)).ended:
+                raise await self._failure(service, how, state)
+
     async def _provision(self) -> None:
-        async def execute(service: str | None, argv: Sequence[str]) -> tuple[int | None, bytes, bytes]:
-            name = service or self._spec.services[0].name
-            done = await self._engine.execute(self._containers[name], argv)
-            return done.code, done.out, done.err
 
         async def run_script(
             number: int, step: ProvisionSpec, env: Mapping[str, str]
         ) -> tuple[int | None, bytes, bytes]:
             container = self._containers[self._service_of(step)]
             try:
-                done = await self._engine.execute(container, [_script_target(number, step)], env=env)
+                own = {**self._present(self._service_of(step)), **env}
+                done = await self._engine.execute(container, [_script_target(number, step)], env=own)
             except EngineRefused as error:
                 raise StackError(
                     f"{self._spec.name}: provisioning step {number}: {step.script} cannot be run in service "
@@ -466,14 +608,12 @@ class _DockerBackend:
                 self._values,
                 allowed=self._addresses.values(),
                 masker=self._masker,
-                execute=execute,
+                execute=self._execute,
                 run_script=run_script,
             )
         except StackError as error:
             raise await self._with_states(error) from error.__cause__
-        for service in self._spec.services:
-            if not service.init and (state := await self._state(service)).ended:
-                raise await self._failure(service, "stopped again after it was ready", state)
+        await self._all_run("stopped again after it was ready")
 
     def _service_of(self, step: ProvisionSpec) -> str:
         return step.service or self._spec.services[0].name
@@ -618,7 +758,7 @@ class _DockerBackend:
 
         async def run(argv: Sequence[str]) -> tuple[int | None, str]:
             try:
-                done = await self._engine.execute(container, argv)
+                done = await self._engine.execute(container, argv, env=self._present(service.name))
             except EngineRefused as error:
                 return None, error.said
             return done.code, (done.out + done.err).decode("utf-8", "backslashreplace")
@@ -684,7 +824,10 @@ class _DockerBackend:
         return StackError(f"{message} Its container is {state}.", log=await self._tail(service))
 
     async def _logs(self) -> Mapping[str, bytes]:
-        return {name: await self._engine.logs(container) for name, container in self._containers.items()}
+        return {
+            name: await self._engine.logs(container, since=self._reset_at)
+            for name, container in self._containers.items()
+        }
 
     async def close(self) -> list[str]:
         """Removes everything that bears our label, and says what could not be."""

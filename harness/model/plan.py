@@ -365,6 +365,19 @@ class ProvisionSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResetSpec:
+    """How a stack that one run has used becomes as good as new for the next; steps are `exec` or HTTP requests.
+
+    `verify` is asked on the fresh stack and again after each reset: what is said must be the same, or the stack is
+    thrown away.
+    """
+
+    steps: tuple[ProvisionSpec, ...]
+    verify: tuple[ProvisionSpec, ...]
+    prepare: tuple[ProvisionSpec, ...] = ()  # once, while the stack is fresh: a snapshot to go back to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSpec:
     """A named value that the stack hands out; a template over secrets, addresses and provisioned values."""
 
@@ -387,6 +400,7 @@ class EmbeddedSpec:
     version_matches: str | None = None
     ready: ReadySpec | None = None
     ready_timeout_s: float = 60.0
+    reset: ResetSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,6 +427,7 @@ class BackendSpec:
     provision: tuple[ProvisionSpec, ...] = ()
     outputs: tuple[OutputSpec, ...] = ()
     process: EmbeddedSpec | None = None
+    reset: ResetSpec | None = None  # of its containers
 
 
 # --- suites -------------------------------------------------------------------------------------

@@ -559,6 +559,8 @@ class RunRecord:
         errors: {"kind", "message", "hint", "log"} each.
         command: What was started.
         commands: What became of the selected commands of `[suites]`, in order.
+        stack_use: Which run of its stack it was: 1 on a fresh one, more on one that was reset after the others.
+        stack_note: Why it had a fresh one where one that was reset was wanted, masked; else "".
     """
 
     key: RunKey
@@ -576,6 +578,8 @@ class RunRecord:
     command: tuple[str, ...] = ()
     commands: tuple[CommandRecord, ...] = ()
     transport: Transport = "stdio"
+    stack_use: int = 1
+    stack_note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -672,6 +676,10 @@ def record_to_json(record: RunRecord) -> dict[str, Any]:
         del out["commands"]
     if record.transport == "stdio":
         del out["transport"]  # what it always was says nothing
+    if record.stack_use == 1:
+        del out["stack_use"]
+    if not record.stack_note:
+        del out["stack_note"]
     return out
 
 

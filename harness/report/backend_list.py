@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from harness.model.plan import BackendSpec, EmbeddedSpec, ProvisionSpec, ReadySpec, ServiceSpec
+from harness.model.plan import BackendSpec, EmbeddedSpec, ProvisionSpec, ReadySpec, ResetSpec, ServiceSpec
 from harness.report.ansi import Paint
 from harness.report.escape import visible, wrap
 
@@ -148,6 +148,12 @@ def backend_to_text(item: Shelved, *, color: bool, width: int) -> str:
         for number, step in enumerate(spec.provision, start=1):
             gives = f"; gives {', '.join(step.capture)}" if step.capture else ""
             out += wrap(visible(f"{_step(step)}{gives}"), width, first=f"  {number}  ", rest="     ")
+    if resets := _resets(spec):
+        out += ["", paint("bold", "reset after a run, with --reuse-stacks")]
+        for form, reset in resets.items():
+            looks = "a check" if len(reset.verify) == 1 else f"{len(reset.verify)} checks"
+            steps = "a step" if len(reset.steps) == 1 else f"{len(reset.steps)} steps"
+            out.append(f"  {form:<9} {steps}, proved by {looks}")
     out += ["", paint("bold", "outputs")]
     size = max((len(output.name) for output in spec.outputs), default=0)
     for output in spec.outputs:
@@ -155,6 +161,12 @@ def backend_to_text(item: Shelved, *, color: bool, width: int) -> str:
     if not spec.outputs:
         out.append("  none")
     return "\n".join(out) + "\n"
+
+
+def _resets(spec: BackendSpec) -> dict[str, ResetSpec]:
+    """The forms that can be made as good as new, and how."""
+    embedded = spec.process.reset if spec.process is not None else None
+    return {form: reset for form, reset in (("docker", spec.reset), ("embedded", embedded)) if reset is not None}
 
 
 def _service_lines(service: ServiceSpec) -> Iterator[tuple[str, str]]:
@@ -253,6 +265,7 @@ def _json(item: Shelved) -> dict[str, Any]:
             "ready": _ready(spec.process.ready),
         },
         "provision": [{"step": _step(step), "gives": list(step.capture)} for step in spec.provision],
+        "reset": list(_resets(spec)),
         "outputs": [{"name": item.name, "value": item.value, "secret": item.secret} for item in spec.outputs],
     }
 

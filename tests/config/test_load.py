@@ -21,7 +21,9 @@ from harness.model.plan import (
     OutputSpec,
     Place,
     ProfileSpec,
+    ProvisionSpec,
     ReadySpec,
+    ResetSpec,
     RootSpec,
     SampleSpec,
     VersionSpec,
@@ -251,6 +253,20 @@ files = { "thing.ini" = "${secret.password} ${port.http} ${dir}" }
 command = ["thing", "--config", "${dir}/thing.ini"]
 version = { command = ["thing", "--version"], matches = "([0-9.]+)" }
 ready = { tcp = "http", expect = "220" }
+
+[[reset.steps]]
+exec = ["renew", "${former.password}", "${secret.password}", "${provisioned.token}"]
+service = "db"
+timeout_s = 5
+[[reset.verify]]
+http = { url = "http://${address.http}/all" }
+
+[[process.reset.prepare]]
+exec = ["keep", "${dir}"]
+[[process.reset.steps]]
+exec = ["renew", "${former.password}"]
+[[process.reset.verify]]
+exec = ["look", "${secret.password}"]
 """,
             "thing/Dockerfile": "FROM scratch\n",
             "thing/fixtures/a": "",
@@ -298,6 +314,16 @@ ready = { tcp = "http", expect = "220" }
     assert (process.version_command, process.version_matches) == (("thing", "--version"), "([0-9.]+)")
     assert process.ready == ReadySpec(tcp="http", expect="220")
     assert process.ready_timeout_s == 60.0
+    renew = ("renew", "${former.password}", "${secret.password}", "${provisioned.token}")
+    assert backend.reset == ResetSpec(
+        steps=(ProvisionSpec(service="db", exec=renew, timeout_s=5.0),),
+        verify=(ProvisionSpec(url="http://${address.http}/all"),),
+    )
+    assert process.reset == ResetSpec(
+        prepare=(ProvisionSpec(exec=("keep", "${dir}")),),
+        steps=(ProvisionSpec(exec=("renew", "${former.password}")),),
+        verify=(ProvisionSpec(exec=("look", "${secret.password}")),),
+    )
 
 
 def test_a_backend_without_docker_needs_no_version(write) -> None:

@@ -96,6 +96,8 @@ def test_the_json_of_list_and_show_is_as_published(own):
         jsonschema.validate(document, published_schema("backends"))
     (one,) = shown["backends"]
     assert one in listed["backends"]
+    resets = {item["name"]: item["reset"] for item in listed["backends"]}
+    assert (resets["own"], resets["redis"], resets["postgres"]) == ([], ["docker", "embedded"], ["docker"])
     assert (one["shipped"], one["forms"], one["default"], one["file"]) == (
         False,
         ["embedded"],
@@ -126,6 +128,10 @@ def test_show_has_everything_of_a_backend(project):
         "password      ${secret.password}  (secret)",
     ):
         assert words in done.stdout
+    assert "reset" not in done.stdout
+    redis = project.run("backends", "show", "redis").stdout
+    assert "docker    a step, proved by a check" in redis
+    assert "embedded  a step, proved by a check" in redis
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 import http.server
 import json
+import os
+import re
+import socket
 import socketserver
 import threading
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -138,6 +141,29 @@ def bench(tmp_path):
 @pytest.fixture
 def backends():
     return BACKENDS
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """Where packages of embedded backends are installed once for all tests, of every worker."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "installed-backends"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def redis_says():
+    """`redis_says(url, *lines)`: what Redis answers to a login with the URL's password and some commands."""
+
+    def talk(url, *lines):
+        password, host, port = re.fullmatch(r"redis://:(\w{24})@(127\.0\.0\.1):(\d+)/0", url).groups()
+        with socket.create_connection((host, int(port)), timeout=5) as sock:
+            sock.sendall("".join(f"{line}\r\n" for line in (f"AUTH {password}", *lines, "QUIT")).encode())
+            with sock.makefile("rb") as answers:
+                return answers.read().decode()
+
+    return talk
 
 
 # --- things that answer on a Unix socket or on 127.0.0.1 ------------------------------------------
