@@ -325,7 +325,7 @@ def _build(parsed: argparse.Namespace) -> int:
 
 def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
     """`build`, `run` and `integration`: they differ in how far they go."""
-    from harness import integration
+    from harness import execution, integration
     from harness.engine.interrupt import run_interruptible
 
     options = _options(parsed)
@@ -344,8 +344,8 @@ def _work(parsed: argparse.Namespace, *, record: bool, judged: bool) -> int:
         async def work() -> None:
             assert outcome.plan is not None
             if record:
-                outcome.plan = await integration.settle(options, loaded, outcome.plan, progress=progress)
-            await integration.execute(options, outcome.plan, outcome, progress=progress, only_build=not record)
+                outcome.plan = await execution.settle(options, loaded, outcome.plan, progress=progress)
+            await execution.execute(options, outcome.plan, outcome, progress=progress, only_build=not record)
 
         interrupted = run_interruptible(work, on_interrupt=lambda cause: progress.note("interrupted", cause)).cause
     if judged:

@@ -31,9 +31,10 @@ from harness.engine.run import LOGS_S, session_of
 from harness.engine.scope import Scope, open_scope
 from harness.engine.stack import Stack, open_stack
 from harness.errors import HarnessError, Interrupted, error_to_json, iterate_errors, world_error
+from harness.execution import load_both_plans
 from harness.failures import failure_of
 from harness.findings.judge import NotRun, judge
-from harness.integration import Options, Outcome, evidence_root, load_both_plans, report_of
+from harness.integration import Options, Outcome, evidence_root, report_of
 from harness.model.finding import Report
 from harness.model.plan import Plan, Run, RunKey, Transport
 from harness.model.progress import Progress

@@ -20,7 +20,8 @@ from harness.engine.run import session_of
 from harness.engine.scope import open_scope
 from harness.engine.stack import open_stack
 from harness.errors import ConfigError
-from harness.integration import Options, load_plan, settle
+from harness.execution import settle
+from harness.integration import Options, load_plan
 from harness.model.plan import Cell, Era, Plan, ProfileSpec, Run
 from harness.model.progress import Silent
 from harness.testing_spec import session_spec

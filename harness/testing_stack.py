@@ -200,7 +200,8 @@ async def _of_project(
     path: Path, names: Sequence[str], versions: Mapping[str, str], runtime: RuntimeChoice, progress: Progress
 ) -> _Choice:
     from harness.engine.build import state_folder
-    from harness.integration import Options, load_plan, settle
+    from harness.execution import settle
+    from harness.integration import Options, load_plan
 
     wanted = (*names, *(f"{name}@{version}" for name, version in versions.items()))
     options = Options(base=Path.cwd(), projects=(path,), backends=wanted, runtime=runtime)

@@ -103,10 +103,14 @@ def test_what_tests_import_brings_neither_the_sdk_nor_docker_nor_a_test_runner()
     assert not heavy & set(done.stdout.split())
 
 
-def test_what_runs_servers_over_stdio_brings_neither_the_sdk_nor_docker_nor_an_http_client():
-    code = "import harness.integration, sys; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "more"), [("integration", {"harness.engine.run", "anyio"}), ("execution", set())], ids=["judge", "run"]
+)
+def test_judging_loads_nothing_that_runs_and_running_over_stdio_no_http(module, more):
+    code = f"import harness.{module}, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"mcp", "docker", "pydantic", "httpx2", "rich", "nox", "requests"} & set(done.stdout.split())
+    heavy = {"mcp", "docker", "pydantic", "httpx2", "rich", "nox", "requests"} | more
+    assert not heavy & set(done.stdout.split())
 
 
 def test_a_saved_list_is_judged_without_an_engine(tmp_path):
