@@ -7,8 +7,8 @@ exact values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from html import escape  # that of xml.sax loads an HTTP client
 from itertools import groupby
-from xml.sax.saxutils import escape
 
 from harness.model.finding import Report
 from harness.report.ansi import Paint
@@ -115,7 +115,7 @@ def _described(group: Group) -> str:
 
 
 def _attribute(text: str) -> str:
-    return escape(visible(text), {'"': "&quot;"})
+    return escape(visible(text), quote=False).replace('"', "&quot;")
 
 
 def _fit(line: str, limit: int) -> str:
@@ -132,10 +132,10 @@ def _text(text: str, limit: int) -> str:
     """Character data of at most about `limit` bytes, with a remark of what was cut."""
     size = byte_length(text)
     kept = prefix(text, limit)
-    out = escape(visible(kept, keep="\n\t"))
+    out = escape(visible(kept, keep="\n\t"), quote=False)
     while byte_length(out) > limit and kept:
         kept = prefix(kept, byte_length(kept) * limit // byte_length(out) - 1)
-        out = escape(visible(kept, keep="\n\t"))
+        out = escape(visible(kept, keep="\n\t"), quote=False)
     if byte_length(kept) < size:
         out += f"\n… ({byte_length(kept):,} of {size:,} bytes; all of it in report.json)"
     return out
