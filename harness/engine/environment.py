@@ -29,7 +29,7 @@ _WINDOWS = (
     "NUMBER_OF_PROCESSORS",
 )
 # A build keeps what says *where from* (indexes, certificates, proxies, caches) and loses what says *where to*.
-_DROPPED_PREFIXES = ("CONDA_", "NOX_", "PYTHON", "ROLLCALL_", "_CONDA_")
+_DROPPED_PREFIXES = ("CONDA_", "NOX_", "PYTHON", "ROLLCALL_", "VIRTUALENV_", "_CONDA_")
 _DROPPED = {
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
@@ -122,6 +122,7 @@ def build_environment(parent: Mapping[str, str], *, venv: Path | None, home: Pat
     path = without_own_bin(parent.get("PATH", "")) or DEFAULT_PATH
     if venv is not None:
         env["VIRTUAL_ENV"] = str(venv)
+        env["VIRTUALENV_CONFIG_FILE"] = os.devnull  # the caller's may ask for the packages of the system
         path = f"{venv / ('Scripts' if os.name == 'nt' else 'bin')}{os.pathsep}{path}"
     env["PATH"] = path
     if not env.get("HOME") or not Path(env["HOME"]).is_dir():

@@ -238,6 +238,7 @@ async def test_installer_variables_do_not_move_the_installation(tmp_path, monkey
         "PIP_USER": "1",
         "PYTHONPATH": "/x",
         "VIRTUAL_ENV": "/y",
+        "VIRTUALENV_SYSTEM_SITE_PACKAGES": "1",
     }.items():
         monkeypatch.setenv(name, value)
     install = ("pip", "install", "--no-index", "--no-build-isolation", "./pkg")
@@ -246,6 +247,7 @@ async def test_installer_variables_do_not_move_the_installation(tmp_path, monkey
     assert result.bin is not None
     assert (result.bin / "tiny-server").exists()
     assert not (tmp_path / "t").exists()
+    assert "include-system-site-packages = false" in (result.bin.parent / "pyvenv.cfg").read_text()
     said = subprocess.run([result.bin / "tiny-server"], capture_output=True, text=True, check=True)
     assert said.stdout == "tiny\n"
 
@@ -300,7 +302,7 @@ def test_ours_is_preferred_where_it_satisfies():
 async def test_uv_makes_the_environment_where_it_is_installed(tmp_path, monkeypatch):
     """And `pip` still works in it, since that is what the build commands say."""
     tools = tmp_path / "tools"
-    subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    subprocess.run([sys.executable, "-m", "virtualenv", "-q", tools], check=True)
     subprocess.run([tools / "bin/pip", "install", "-q", "uv"], check=True)
     monkeypatch.setenv("PATH", f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}")
     root = tmp_path / "repository"
