@@ -4,10 +4,13 @@ left out, loudly, or fail.
 
 import functools
 import os
+import shutil
 import signal
 import socket
+import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,17 @@ import pytest
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
+
+
+def _is_script(program: str | None) -> bool:
+    with suppress(OSError), open(program or os.devnull, "rb") as file:
+        return file.read(2) == b"#!"
+    return False
+
+
+# A version manager's `python3` is a shell script that takes longer than the servers of these tests take to start.
+if _is_script(shutil.which("python3")) and (Path(sys.base_prefix) / "bin" / "python3").exists():
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.base_prefix) / "bin"), os.environ["PATH"]])
 
 
 @pytest.fixture
