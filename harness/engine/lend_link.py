@@ -143,6 +143,7 @@ class _Counter:
                 subject=str(asked["subject"]),
                 state=Path(asked["state"]),
                 wanted=lambda: wanted or order.wanted(kind),
+                once=bool(asked["once"]),
                 progress=_Teller(say),
             ) as lent:
                 say.send_nowait({"id": latest, "stack": _shown(lent.stack), "secrets": masker.secrets})
@@ -289,6 +290,7 @@ class Borrowed:
         subject: str,
         state: Path,
         wanted: Callable[[], bool],
+        once: bool = False,
     ) -> AsyncIterator[Lent]:
         """A stack for one run; see `harness.engine.lend.Stacks.lend`."""
         link = self._link(subject) if can_be_reset(roles, backends, runtime) else None
@@ -302,6 +304,7 @@ class Borrowed:
                         "runtime": runtime,
                         "subject": subject,
                         "state": str(state),
+                        "once": once,
                     }
                 )
                 if "stack" in answer:
@@ -321,6 +324,7 @@ class Borrowed:
             subject=subject,
             state=state,
             wanted=wanted,
+            once=once,
         ) as lent:
             yield lent
 
