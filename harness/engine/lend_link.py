@@ -144,7 +144,7 @@ class _Counter:
                 state=Path(asked["state"]),
                 wanted=lambda: wanted or order.wanted(kind),
                 once=bool(asked["once"]),
-                progress=_Teller(say),
+                progress=_Distant(say),
             ) as lent:
                 say.send_nowait({"id": latest, "stack": _shown(lent.stack), "secrets": masker.secrets})
                 async for message in hear:
@@ -168,7 +168,7 @@ def _kind(roles: Sequence[RoleChoice], order: Order | None, runtime: Runtime | N
     return kind_of(roles, order.backends, runtime)
 
 
-class _Teller:
+class _Distant:
     """Progress for the one at the other end, as long as there is one."""
 
     def __init__(self, say: MemoryObjectSendStream[Json]) -> None:
