@@ -15,7 +15,7 @@ from harness.engine.evidence import Attempt, EvidenceLost
 from harness.engine.lend import Kind, Lender, kind_of, open_stacks
 from harness.engine.lend_link import Borrowed
 from harness.engine.mask import Masker
-from harness.engine.run import run_one
+from harness.engine.run import can_end_in_peace, run_one
 from harness.engine.scope import Scope, open_scope
 from harness.engine.stack import prepare_images
 from harness.errors import BuildError, StackError, iterate_errors
@@ -214,6 +214,7 @@ async def _cell(
                 subject=subject,
                 state=state,
                 wanted=lambda: bool(waiting) or _kind(project, cell) in later,
+                once=not can_end_in_peace(waiting[0], elsewhere=commands.get(waiting[0].key.profile, ())),
             ) as lent:
                 untouched = True
                 while waiting and untouched:

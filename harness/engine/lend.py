@@ -55,6 +55,7 @@ class Lender(Protocol):
         subject: str,
         state: Path,
         wanted: Callable[[], bool],
+        once: bool = False,
     ) -> AbstractAsyncContextManager[Lent]:
         """A stack for one run."""
 
@@ -84,6 +85,7 @@ class _Kept:
     backends: Backends
     teller: _Teller
     uses: int = 1
+    fit: bool = False  # whether it can be reset
 
 
 def can_be_reset(roles: Sequence[RoleChoice], backends: Mapping[str, BackendSpec], runtime: Runtime | None) -> bool:
@@ -132,12 +134,14 @@ class Stacks:
         subject: str,
         state: Path,
         wanted: Callable[[], bool],
+        once: bool = False,
         progress: Progress | None = None,
     ) -> AsyncIterator[Lent]:
         """A stack for one run; see `harness.engine.stack.open_stack` for the arguments.
 
         Args:
             wanted: Asked at the end: whether a later run could have the same.
+            once: Whether nobody can have it after this run, however that ends.
             progress: Is told what becomes of the stack while it is lent; ours without it.
         Raises:
             StackError: As `open_stack`. A reset that fails is none: a fresh stack comes, whose `note` says it.
@@ -172,7 +176,7 @@ class Stacks:
 
         kept, note = await self._from_the_shelf(kind, teller)
         if kept is None:
-            kept, trouble = await self._fresh(kind, fresh, teller)
+            kept, trouble = await self._fresh(kind, fresh, teller, once=once)
             note = note or trouble
         failed = True
         try:
@@ -180,7 +184,7 @@ class Stacks:
             yield lent
             failed = False
         finally:
-            keep = not failed and lent.in_peace and kind not in self._unfit and wanted()
+            keep = not failed and lent.in_peace and kept.fit and wanted()
             if keep or failed:
                 kept.teller.progress = self._progress  # whom it told may be gone
             if keep:
@@ -203,11 +207,16 @@ class Stacks:
         kept.uses += 1
         return kept, ""
 
-    async def _fresh(self, kind: Kind, make: Callable[[], Backends], teller: _Teller) -> tuple[_Kept, str]:
-        """One that was just stood up, and why it will serve no other run, if it will not."""
+    async def _fresh(
+        self, kind: Kind, make: Callable[[], Backends], teller: _Teller, *, once: bool
+    ) -> tuple[_Kept, str]:
+        """One that was just stood up, and why it will serve no other run, if it should and will not."""
         kept = await self._opened(kind, make, teller)
+        if once:
+            return kept, ""
         said = await self._tried(kept, kept.backends.remember)
         if not said:
+            kept.fit = True
             return kept, ""
         note = f"its stack will not be reset: {said}"
         teller.note("", note)

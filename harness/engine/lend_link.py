@@ -143,7 +143,8 @@ class _Counter:
                 subject=str(asked["subject"]),
                 state=Path(asked["state"]),
                 wanted=lambda: wanted or order.wanted(kind),
-                progress=_Teller(say),
+                once=bool(asked["once"]),
+                progress=_Distant(say),
             ) as lent:
                 say.send_nowait({"id": latest, "stack": _shown(lent.stack), "secrets": masker.secrets})
                 async for message in hear:
@@ -167,7 +168,7 @@ def _kind(roles: Sequence[RoleChoice], order: Order | None, runtime: Runtime | N
     return kind_of(roles, order.backends, runtime)
 
 
-class _Teller:
+class _Distant:
     """Progress for the one at the other end, as long as there is one."""
 
     def __init__(self, say: MemoryObjectSendStream[Json]) -> None:
@@ -289,6 +290,7 @@ class Borrowed:
         subject: str,
         state: Path,
         wanted: Callable[[], bool],
+        once: bool = False,
     ) -> AsyncIterator[Lent]:
         """A stack for one run; see `harness.engine.lend.Stacks.lend`."""
         link = self._link(subject) if can_be_reset(roles, backends, runtime) else None
@@ -302,6 +304,7 @@ class Borrowed:
                         "runtime": runtime,
                         "subject": subject,
                         "state": str(state),
+                        "once": once,
                     }
                 )
                 if "stack" in answer:
@@ -321,6 +324,7 @@ class Borrowed:
             subject=subject,
             state=state,
             wanted=wanted,
+            once=once,
         ) as lent:
             yield lent
 

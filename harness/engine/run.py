@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -295,7 +295,7 @@ async def run_one(
     began = time.monotonic()
     attempt = attempt or Attempt.create(evidence, run.key)
     state = _State(command=project.server.command)
-    selected = [(suite, case) for suite, case in run.cases if f"{suite}/{case.id}" in set(run.selected)]
+    selected = _selected(run)
     benches: list[_Bench] = []
     try:
         folder = scope.tmp / f"server-{token_hex(8)}"
@@ -337,6 +337,25 @@ async def run_one(
     return record
 
 
+def can_end_in_peace(run: Run, *, elsewhere: Collection[str] = ()) -> bool:
+    """Whether another run may have the stack of this one if all goes well; see `run_one` for `elsewhere`."""
+    return not _own_commands(run, elsewhere) and not _cancels(_selected(run))
+
+
+def _selected(run: Run) -> list[tuple[str, CaseSpec]]:
+    return [(suite, case) for suite, case in run.cases if f"{suite}/{case.id}" in set(run.selected)]
+
+
+def _cancels(selected: Sequence[tuple[str, CaseSpec]]) -> bool:
+    steps = (step for _, case in selected for step in (*case.steps, *case.cleanup))
+    return any(step.cancel_after_s is not None for step in steps)
+
+
+def _own_commands(run: Run, elsewhere: Collection[str]) -> list[CommandSpec]:
+    """Those that have not run in the other era already."""
+    return [command for command in run.commands if command.kind != "command" or command.id not in elsewhere]
+
+
 async def _in_peace(bench: _Bench, selected: list[tuple[str, CaseSpec]], scope: Scope) -> bool:
     """Whether nothing of this run can reach its stack any more: what was asked has come to its end, and all who asked.
 
@@ -344,10 +363,9 @@ async def _in_peace(bench: _Bench, selected: list[tuple[str, CaseSpec]], scope: 
     a client of containers leaves is not seen here at all, and what somebody's own tests have begun is not known.
     """
     state, start = bench.state, bench.start
-    steps = (step for _, case in selected for step in (*case.steps, *case.cleanup))
     if state.outcome != "finished" or state.errors or bench.restarts or bench.in_doubt or start.container is not None:
         return False
-    if any(step.cancel_after_s is not None for step in steps):
+    if _cancels(selected):
         return False
     if any(item.outcome in ("passed", "failed", "timed-out") for item in state.commands):
         return False
@@ -386,12 +404,8 @@ async def _commands(
 ) -> None:
     """The test commands of somebody's own, but for those that have run in the other era."""
     run, project, start, records = bench.run, bench.project, bench.start, bench.state.commands
-    own_era: list[CommandSpec] = []
-    for command in run.commands:
-        if command.kind == "command" and command.id in elsewhere:
-            records.append(CommandRecord(id=command.id, outcome="other-era"))
-        else:
-            own_era.append(command)
+    own_era = _own_commands(run, elsewhere)
+    records += [CommandRecord(id=item.id, outcome="other-era") for item in run.commands if item not in own_era]
     if not own_era:
         return
     session = _session(run, project, built, stack, values, start, folder, masker=bench.masker)

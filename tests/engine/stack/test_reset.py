@@ -109,7 +109,7 @@ class Lender:
         self.bench, self.stacks = bench, stacks
 
     @asynccontextmanager
-    async def lend(self, *specs, role="", peace=True, wanted=True, version="embedded", masker=None):
+    async def lend(self, *specs, role="", peace=True, wanted=True, version="embedded", masker=None, once=False):
         async with self.stacks.lend(
             [RoleChoice(role=role or spec.name, backend=spec.name, version=version) for spec in specs],
             {spec.name: spec for spec in specs},
@@ -118,6 +118,7 @@ class Lender:
             subject="test",
             state=self.bench.state,
             wanted=lambda: wanted,
+            once=once,
         ) as lent:
             yield lent
             lent.in_peace = peace
@@ -261,6 +262,15 @@ async def test_a_stack_in_doubt_or_of_no_more_use_is_thrown_away(bench):
         async with shop.lend(spec, wanted=False):
             pass
         assert living(bench) == []
+        async with shop.lend(spec):
+            pass
+        async with shop.lend(spec, once=True) as lent:  # it may have one that another had
+            assert lent.stack.use == 2
+        async with shop.lend(spec) as lent:
+            assert lent.stack.use == 3
+            async with shop.lend(spec, once=True) as lent:
+                assert lent.stack.use == 1
+            assert len(living(bench)) == 1
         with pytest.raises(ValueError, match="of the run"):
             await fails_in(shop.lend(spec))
         assert living(bench) == []
