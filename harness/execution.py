@@ -256,5 +256,8 @@ async def _cell(
         except Exception as error:
             lost = any(isinstance(leaf, EvidenceLost) for leaf in iterate_errors(error))
             why = LOST if lost else "its stack could not be stood up"
-            outcome.give_up(waiting, error, evidence=evidence, why=why)
+            if waiting:
+                outcome.give_up(waiting, error, evidence=evidence, why=why)
+            else:
+                outcome.add(error, cell.server)
             waiting.clear()

@@ -174,9 +174,6 @@ class Outcome:
         before = len(self.errors)
         for run in runs:
             self.not_run[run.key] = why
-        if not runs:
-            self.add(error)
-            return
         self.add(error, runs[0].key.server)
         errors = tuple(
             {"kind": item.kind, "message": item.message, "hint": item.hint, "log": item.log}

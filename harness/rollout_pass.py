@@ -28,6 +28,7 @@ from harness.engine.reap import reap
 from harness.engine.scope import open_scope
 from harness.errors import (
     HarnessError,
+    Interrupted,
     StackError,
     iterate_errors,
     world_error,
@@ -227,6 +228,14 @@ def _error(member: Member, kind: str, message: str, hint: str = "", log: str = "
     return {"kind": kind, "server": server, "message": message, "hint": hint, "log": log}
 
 
+def _of_server(member: Member, error: Mapping[str, Any]) -> Mapping[str, str]:
+    """What a child said; an error that it gives no server is of the only one that it has."""
+    said = {str(key): str(value) for key, value in error.items()}
+    if not said.get("server") and said.get("kind") != Interrupted.kind:
+        said["server"] = member.server or member.spec.name
+    return said
+
+
 def _keep(this: Pass, member: Member, records: dict[str, RepositoryRecord], record: RepositoryRecord) -> None:
     record = _anywhere(this, member, record)
     records[record.name] = record
@@ -337,9 +346,10 @@ async def _run(
         _keep(this, member, records, record)
         if record.state == "done":
             times.seconds[name], times.last = seconds, name
-            with suppress(OSError):
-                text = json.dumps({"seconds": round(seconds, 3)})
-                write_atomically(this.file_of(name, ".times.json"), text.encode())
+            if not record.errors:  # one that broke off says nothing of how long it takes
+                with suppress(OSError):
+                    text = json.dumps({"seconds": round(seconds, 3)})
+                    write_atomically(this.file_of(name, ".times.json"), text.encode())
         ok = record.state == "done" and not record.errors
         detail = record.why or (record.errors[0]["message"].splitlines()[0] if record.errors else "")
         progress.end(name, "run", ok=ok, seconds=seconds, detail=detail)
@@ -411,7 +421,7 @@ def _learnt(
             record = dataclasses.replace(
                 blank,
                 state="done",
-                errors=tuple({str(key): str(value) for key, value in item.items()} for item in data["errors"]),
+                errors=tuple(_of_server(member, item) for item in data["errors"]),
                 not_run={key_of(item["run"]): str(item["why"]) for item in data["not_run"]},
                 attempts={key_of(item["run"]): _below(this, item["folder"]) for item in data["attempts"]},
                 notes=tuple(map(str, data["notes"])),
@@ -430,7 +440,7 @@ def _learnt(
     if record.state != "done":
         how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with exit {ended.code}"
         message = f"its process {how}{at} and left no word of what it did"
-        hint = "its log has what it printed; the kernel's log says whether memory ran out"
+        hint = f"{'its log has what it printed; ' if log else ''}the kernel's log says whether memory ran out"
         return dataclasses.replace(
             record, state="ended", why=message, errors=(_error(member, StackError.kind, message, hint, log),)
         )

@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 
 from harness.engine.git import git_environment
+from harness.errors import code_of_kind
 from harness.report.json import published_schema
 
 SERVERS = Path(__file__).parent.parent / "servers"
@@ -102,11 +103,11 @@ def repository(project, folder: str, *, name: str = "", server: str = "good.py",
     project.write({f"{folder}/harness.toml": text, f"{folder}/suites/all.toml": SUITE})
 
 
-def git(folder: Path, *arguments: str) -> None:
+def git(folder: Path, *arguments: str) -> str:
     who = ("-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
-    subprocess.run(
-        ["git", *who, *arguments], cwd=folder, env=git_environment(os.environ), check=True, capture_output=True
-    )
+    env = git_environment(os.environ)
+    done = subprocess.run(["git", *who, *arguments], cwd=folder, env=env, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def committed(project, folder: str, tag: str = "", *, gitlink: str = "") -> None:
@@ -131,6 +132,14 @@ def states(report: dict) -> dict[str, tuple[str, str]]:
 
 def errors(report: dict, server: str) -> list[dict]:
     return [item for item in report["errors"] if item["server"] == server]
+
+
+def in_namespace(script):
+    """Words that run a command after a script, in a mount namespace of its own; skips where that is forbidden."""
+    words = ("unshare", "--map-root-user", "--mount", "sh", "-ec")
+    if subprocess.run([*words, "mount -t tmpfs none /mnt"], capture_output=True).returncode != 0:
+        pytest.skip("mount namespaces are not to be had here")
+    return (*words, script, "sh")
 
 
 @pytest.fixture(scope="module")
@@ -248,32 +257,42 @@ def test_every_repository_is_an_entry_and_what_fails_does_not_keep_the_others(fa
     jsonschema.Draft202012Validator(published_schema()).validate(done.report)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "words"),
-    [
-        ("nowhere", "build", "cannot be checked out"),
-        ("no-such-ref", "build", "has no branch, tag or commit 'v2'"),
-        ("absent", "config", "there is no folder"),
-        ("broken", "config", "comand: unknown key"),
-        ("unbuilt", "build", "sh -c"),
-        ("mute", "server", "before its first answer"),
-        ("hangs", "stack", "it took over 4 s in the stage 'build'"),
-        ("killed", "stack", "was killed by signal 9"),
-        ("unready", "stack", "not ready"),
-        ("suiteless", "nothing-run", "there is no suite"),
-        ("outward", "config", "servers/out/alpha leads out of the repository"),
-        ("harnessless", "config", "there is no harness.toml in harnessless"),
-        ("foreign", "config", "schema"),
-        ("halves", "build", "git submodule failed"),
-        ("silent", "build", "Operation too slow"),
-        ("fat", "stack", "cannot be written: File too large"),
-    ],
-)
+CAUSES = [
+    ("nowhere", "build", "cannot be checked out: git ls-remote failed"),
+    ("no-such-ref", "build", "has no branch, tag or commit"),
+    ("absent", "config", "there is no folder"),
+    ("broken", "config", "unknown key"),
+    ("unbuilt", "build", "build command ended with exit code"),
+    ("mute", "server", "before its first answer"),
+    ("hangs", "stack", "it was ended, for it took over"),
+    ("killed", "stack", "was killed by signal 9"),
+    ("unready", "stack", "it was not ready within"),
+    ("twin", "config", "is called 'alpha' too"),
+    ("suiteless", "nothing-run", "there is no suite"),
+    ("outward", "config", "leads out of the repository"),
+    ("harnessless", "config", "there is no harness.toml in"),
+    ("foreign", "config", "schema: expected 1"),
+    ("halves", "build", "git submodule failed"),
+    ("silent", "build", "Operation too slow"),
+    ("fat", "stack", "cannot be written"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "words"), CAUSES)
 def test_a_failure_says_its_cause(faults, name, kind, words):
     _, done = faults
     found = errors(done.report, name)
     assert {item["kind"] for item in found} == {kind}
     assert any(words in item["message"] for item in found), found
+
+
+def test_the_page_says_what_is_said():
+    """Each cause, with the exit code of its kind, in a row of the table."""
+    page = (Path(__file__).parent.parent.parent / "docs/how-to/many-repositories.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ") and line.count(" | ") == 3]
+    for _, kind, words in CAUSES:
+        (row,) = [row for row in rows if words.replace("alpha", "NAME") in row[1]]
+        assert row[2] == str(code_of_kind(kind)), row
 
 
 def test_a_log_comes_with_what_failed_and_lies_beside_the_evidence(faults):
@@ -418,6 +437,14 @@ def test_resume_runs_only_what_is_missing_or_has_changed(pair):
         item["check"] for item in judged.report["findings"]
     } == {"exemption/stale", "exercised/missing"}
 
+    (pair.root / "two" / "new.txt").write_text("the branch moves")
+    committed(pair, "two")
+    moved = pair.run("rollout", "--resume", "--jobs", "2", timeout=GUARD_S)
+    assert moved.stderr.count("its evidence is kept") == 1
+    assert "✓ two: run" in moved.stderr
+    before, after = ({item["name"]: item["commit"] for item in done.report["repositories"]} for done in (judged, moved))
+    assert before["two"] != after["two"] == git(pair.root / "two", "rev-parse", "HEAD")
+
     server = pair.root / "one" / "servers" / "good.py"  # nothing is built: the sources themselves are run
     server.write_text(server.read_text() + "\n")
     changed = pair.run("rollout", "--resume", "--jobs", "2", timeout=GUARD_S)
@@ -513,6 +540,15 @@ def test_an_interrupted_pass_cleans_up_and_still_reports(project, number):
         time.sleep(0.1)
     assert not running(mark)
     if number == signal.SIGKILL:
+        assert project.run("reap", out="none").code == 0
+        for word in (("judge",), ("merge", ".rollcall", "--state", "joined")):  # here, or of a shard that was killed
+            lost = project.run("rollout", *word, "--out", "lost", out="lost")
+            assert (lost.code, lost.report["verdict"]) == (3, "error"), lost.stderr
+            assert {name: state for name, (state, _) in states(lost.report).items()} == {
+                "quick": "done",
+                "slow": "no-record",
+                "later": "no-record",
+            }
         return
     assert process.returncode == 130
     report = json.loads((project.root / ".rollcall" / "report.json").read_text())
@@ -531,6 +567,18 @@ def test_two_passes_at_once_over_one_state_both_come_to_their_end(pair):
     for process in both:
         out, error = process.communicate(timeout=GUARD_S)
         assert process.returncode == 0, out + error
+
+
+def test_a_disk_that_is_full_in_mid_pass_leaves_the_report_of_what_is_known(pair):
+    pair.write({"one/suites/all.toml": LONG})
+    (pair.root / "small").mkdir()
+    script = 'mount -t tmpfs -o size=700k none small; "$@" || code=$?; cp -r small kept; exit $code'
+    done = pair.run("rollout", "--jobs", "1", "--evidence", "small", before=in_namespace(script), timeout=GUARD_S)
+    assert done.code == 5, done.stderr
+    assert any("No space left on device" in item["message"] for item in errors(done.report, "one"))
+    assert not done.report["findings"]
+    assert set(states(done.report)) == {"one", "two"}
+    assert states(done.report)["two"][1] != "clean" or "two" in {run["server"] for run in done.report["ran"]}
 
 
 def test_evidence_that_cannot_be_written_is_an_error_of_each_and_the_report_is_there(pair):
@@ -556,3 +604,62 @@ def test_a_list_with_problems_is_exit_2_with_all_of_them(project):
     assert done.code == 2
     assert done.stderr.count("rollout.toml:") >= 3
     assert project.run("rollout", "--list", "nowhere").code == 2
+
+
+# --- Docker -----------------------------------------------------------------------------------------------
+
+IMAGELESS = """\
+schema = 1
+name = "imageless"
+[versions.1]
+[services.s]
+image = "127.0.0.1:9/nothing:1"
+ready = { exec = ["true"] }
+"""
+SLEEPS = """\
+schema = 1
+name = "sleeps"
+[versions.1]
+[services.s]
+image = "debian:trixie-slim"
+command = ["sleep", "593"]
+ready = { exec = ["true"] }
+"""
+
+
+@pytest.mark.docker
+def test_an_image_that_is_missing_and_an_engine_that_is_stopped_in_mid_run(project, relay, monkeypatch):
+    """The engine is cut off while a server is called; what it ran is there when it is back, and `reap` removes it."""
+    line = relay()
+    project.write({"backends/imageless/backend.toml": IMAGELESS, "backends/sleeps/backend.toml": SLEEPS})
+    for name, backend in (("pulls", "imageless"), ("calls", "sleeps"), ("plain", ""), ("late", "sleeps")):
+        repository(project, name)
+        if backend:
+            shutil.copytree(project.root / "backends" / backend, project.root / name / "backends" / backend)
+            with (project.root / name / "harness.toml").open("a") as file:
+                file.write(f'[backends.b]\nuse = "{backend}"\n')
+    project.write({"calls/suites/all.toml": SUITE.replace("seconds = 0", "seconds = 5")})
+    listed(project, *(f'path = "{name}"' for name in ("pulls", "calls", "plain", "late")))
+    process = spawn(project, "--jobs", "1", "--runtime", "docker")
+    mark = f"{project.root}/calls/servers/good.py".encode()
+    try:
+        deadline = time.monotonic() + GUARD_S
+        while not running(mark) and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.1)
+        line.cut()
+        out, error = process.communicate(timeout=GUARD_S)
+    finally:
+        process.kill()
+    assert process.returncode == 5, out + error
+    report = json.loads((project.root / ".rollcall" / "report.json").read_text())
+    said = {name: " ".join(item["message"] for item in errors(report, name)) for name in states(report)}
+    assert "127.0.0.1:9/nothing:1" in said["pulls"]
+    assert "could not be removed" in said["calls"]
+    assert said["plain"] == ""
+    assert "no Docker engine" in said["late"]
+    assert {run["server"] for run in report["ran"]} == {"calls", "plain"}
+    assert running(b"sleep\x00593\x00")
+    monkeypatch.delenv("DOCKER_HOST")
+    reaped = project.run("reap", out="none")
+    assert reaped.code == 0, reaped.stderr
+    assert not running(b"sleep\x00593\x00")
