@@ -19,6 +19,7 @@ from harness.matrix import MOST_JOBS
 from harness.model.progress import Progress, stage
 from harness.model.rollout import RepositoryRecord, RepositorySpec, repository_from_json
 from harness.model.transcript import DONE_FILE
+from harness.report.groups import amount
 from harness.rollout import RECORDS, Pass, shards
 
 __all__ = ["join", "render"]
@@ -58,9 +59,9 @@ def render(this: Pass, number: int, form: str) -> str:
         case _:
             return "\n".join(
                 shlex.join(["mcp-rollcall", "rollout", f"--only={row['only']}"])
-                + f"  # {row['shard']}, {row['repositories']} repositories"
-                + (f", {row['seconds']} s so far" if row["seconds"] else "")
-                for row in rows
+                + f"  # {row['shard']}, {amount(len(part), 'repository')}"
+                + (f", {row['seconds']} s the last time" if row["seconds"] else "")
+                for row, (_, part) in zip(rows, parts, strict=True)
             )
 
 

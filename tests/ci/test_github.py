@@ -71,31 +71,8 @@ def test_github_reports_a_build_that_fails_in_the_report_too(github):
     assert github.report("report")["exit"] == 4
 
 
-KEPT = """\
-schema = 1
-[server]
-name = "kept"
-command = ["python3", "src/good.py"]
-eras = ["handshake"]
-[profiles.asking]
-elicit = "accept"
-[suites]
-files = ["all.toml"]
-[checks]
-client = "off"
-"""
-
-
-def test_github_with_a_list_joins_the_parts_of_its_jobs(github):
-    """A folder, and a checkout whose harness file is kept beside the list; it has tools that nothing exercises."""
-    sample = github.sample
-    entries = f'[[repository]]\npath = "."\nname = "here"\n[[repository]]\ngit = "{sample.root}"\nname = "kept"\n'
-    sample.write("rollout.toml", f'schema = 1\n{entries}harness = "kept/harness.toml"\n')
-    sample.write("kept/harness.toml", KEPT)
-    suite = (sample.root / "suites/all.toml").read_text(encoding="utf-8")
-    old, new = 'call = "slow"\narguments = { seconds = 0 }', 'call = "echo"\narguments = { text = "y" }'
-    sample.write("kept/all.toml", suite.replace(old, new))
-    sample.commit()
+def test_github_with_a_list_joins_the_parts_of_its_jobs(github, with_a_list):
+    with_a_list(github.sample)
     done = github.run("github-rollout.yml")
     assert list(done) == ["plan", "run 1/3", "run 2/3", "merge"]
     assert not done["merge"].ok

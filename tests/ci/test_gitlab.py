@@ -29,3 +29,19 @@ def test_gitlab_fails_for_a_broken_server_with_the_report_kept(gitlab):
     done = gitlab.run("gitlab-matrix.yml", local=LOCAL)
     assert not done["judge"].ok
     assert "suite/step-failed" in {item["check"] for item in gitlab.report("judge")["findings"]}
+
+
+def test_gitlab_with_a_list_joins_the_parts_of_its_jobs(gitlab, with_a_list):
+    with_a_list(gitlab.sample)
+    done = gitlab.run("gitlab-rollout.yml", local={".gitlab/rollout.yml": "gitlab-rollout-jobs.yml"})
+    assert list(done) == ["plan", "rollout: [1/3, here]", "rollout: [2/3, kept]", "merge"]
+    assert [job.ok for job in done.values()] == [True, True, True, False], done["merge"].output
+    report = gitlab.report("merge")
+    assert [(item["name"], item["verdict"]) for item in report["repositories"]] == [
+        ("here", "clean"),
+        ("kept", "findings"),
+    ]
+    again = gitlab.run("gitlab-rollout.yml", only="plan")
+    assert again["plan"].ok
+    known = (gitlab.workspace / ".rollcall/evidence/.rollout").iterdir()
+    assert {file.name for file in known} == {"here.times.json", "kept.times.json"}
