@@ -150,7 +150,8 @@ def tell_ci(env: Mapping[str, str], report: Report) -> None:
     if env.get("GITHUB_ACTIONS") == "true":
         from harness.report.github import to_annotations
 
-        say(to_annotations(report).rstrip("\n"))
+        if text := to_annotations(report).rstrip("\n"):
+            say(text)
     place = env.get("GITHUB_STEP_SUMMARY")
     if place:
         from harness.report.markdown import fit_summary, to_markdown

@@ -74,12 +74,18 @@ def join(this: Pass, folders: Sequence[Path], *, progress: Progress) -> None:
     An attempt that is here already is left as it is. Of two records of one repository, the one of a pass that came to
     it counts, and of two such the one whose attempts are younger.
 
+    What was here before counts too, so that parts can be joined one after the other; that is said of each.
+
     Raises:
         ConfigError: A folder holds no evidence of a rollout.
         StackError: The evidence cannot be written.
     """
-    for folder in folders:
-        root = _root_of(folder)
+    roots = [_root_of(folder) for folder in folders]
+    brought = {path.name for root in roots for path in (root / RECORDS).glob("*.json")}
+    for spec in this.selected():
+        if this.record_of(spec.name) is not None and this.file_of(spec.name, ".json").name not in brought:
+            progress.note(spec.name, "it is in none of these folders; what was recorded or joined here before counts")
+    for folder, root in zip(folders, roots, strict=True):
         try:
             _copy(root, this.evidence)
             for path in sorted((root / RECORDS).glob("*.json")):

@@ -477,6 +477,9 @@ def test_shards_joined_give_the_report_of_one_machine_and_a_lost_one_is_not_judg
     assert joined.code == 0, joined.stderr
     for name in ("report.json", "report.xml", "report.md", "report.sarif"):
         assert (pair.root / "joined" / name).read_bytes() == (pair.root / "whole" / name).read_bytes(), name
+    later = pair.run("rollout", "merge", "shard2", "--state", "lost", "--out", "later", out="later")
+    assert (later.code, later.report) == (0, joined.report), later.stderr
+    assert later.stderr.count("in none of these folders; what was recorded or joined here before counts") == 1
     wrong = pair.run("rollout", "merge", "one", *both)
     assert wrong.code == 2
     assert "holds no evidence of a rollout" in wrong.stderr

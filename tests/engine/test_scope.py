@@ -15,6 +15,7 @@ DATED = {
     "engine/build.py": "how old a build on the disk is, beside its time of change",
     "cli.py": "the day of `expires`",
     "tools_door.py": "the same",
+    "engine/stack.py": "from when on the log of a container is of this run, which the engine tells by this clock",
     "engine/evidence.py": "names of attempts, which sort by time",
     "engine/live_start.py": "names of transcripts, which sort by time",
     "proxy.py": "the same",
