@@ -8,21 +8,19 @@ from __future__ import annotations
 import difflib
 import os
 import tempfile
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from harness.config import exemptions as exemption_files
 from harness.config import project as project_files
 from harness.config.edit import NEW_FILE, EntryPath, Skeleton, add_entries, remove_entries, rows_of_entries
 from harness.config.load import Loaded, load
 from harness.config.problems import did_you_mean, quoted
-from harness.config.toml import Files
+from harness.config.toml import Files, peek
 from harness.engine.blame import last_changes
 from harness.errors import ConfigError, NothingSelected
 from harness.findings.parameters import covers
@@ -318,25 +316,16 @@ def _of_one(judgement: Judgement, *, expired: bool) -> dict[_Key, _Verdict]:
 
 def _not_named(file: Path, server: str) -> str:
     """Why a server that no harness.toml of ours has may exist all the same, "" if nothing speaks for it."""
-    listed_elsewhere = [
-        item for item in _toml(file.parent / "rollout.toml").get("repository", ()) if "path" not in item
-    ]
+    listed_elsewhere = [item for item in peek(file.parent / "rollout.toml").get("repository", ()) if "path" not in item]
     if listed_elsewhere:
         return "rollout.toml lists repositories that are not here; one of them may have it"
     for folder, names, files in os.walk(file.parent):
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         if project_files.FILE in files:
-            table = _toml(Path(folder) / project_files.FILE).get("server")
+            table = peek(Path(folder) / project_files.FILE).get("server")
             if isinstance(table, dict) and table.get("name") == server:
                 return f"it is that of {Path(os.path.relpath(folder, file.parent)).as_posix()}; name it with --project"
     return ""
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except (OSError, ValueError):
-        return {}
 
 
 # --- needs ----------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import tomllib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -360,12 +359,9 @@ def _owner(folder: Path, how: How) -> _Owner:
 
 def _server_in(path: Path) -> str:
     """What a harness.toml that cannot be used calls its server, "" if nothing."""
-    try:
-        table = tomllib.loads(path.read_bytes().decode("utf-8-sig")).get("server")
-    except (OSError, ValueError):
-        return ""
-    name = table.get("name") if isinstance(table, dict) else None
-    return name if isinstance(name, str) else ""
+    from harness.config.load import name_in
+
+    return name_in(path) or ""
 
 
 def _run(work: Callable[[], Awaitable[None]]) -> None:

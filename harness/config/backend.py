@@ -34,6 +34,7 @@ from harness.model.plan import (
     ServiceSpec,
     VersionSpec,
 )
+from harness.model.regular import read_regular
 
 __all__ = ["FILE", "Shelf", "read_backend"]
 
@@ -322,14 +323,13 @@ def _script_problems(document: Document, path: Path, name: str, folder: FilePath
     if wrong:
         return
     try:
-        with (folder / name).open("rb") as file:
-            first = file.readline(200)
+        first = read_regular(folder / name, 200).partition(b"\n")[0]
     except OSError as error:
         yield document.problem(path, f"{quoted(name)} cannot be read: {(error.strerror or '').lower()}")
         return
     if not first.startswith(b"#!"):
         yield document.problem(path, f"{quoted(name)} does not begin with #!", "say what runs it, e.g. #!/bin/sh")
-    elif first.rstrip(b"\n").endswith(b"\r"):
+    elif first.endswith(b"\r"):
         hint = "write it with LF line ends; .gitattributes: *.sh text eol=lf"
         yield document.problem(path, f"the first line of {quoted(name)} ends with CR, so that nothing can run it", hint)
 

@@ -25,6 +25,7 @@ from harness.model.contract import (
     key_of,
 )
 from harness.model.plan import ERAS, Place
+from harness.model.regular import read_regular
 
 __all__ = ["FILE", "MAX_CONTRACT_BYTES", "contract_problems", "is_contract", "parse_contract", "read_contract"]
 
@@ -43,8 +44,7 @@ def read_contract(files: Files, path: FilePath, *, server: str | None = None) ->
     """
     name = files.name(path)
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_CONTRACT_BYTES + 1)
+        data = read_regular(path, MAX_CONTRACT_BYTES + 1)
     except (OSError, ValueError) as error:
         files.add(Problem(Place(file=name), "", f"cannot be read: {getattr(error, 'strerror', None) or error}"))
         return None

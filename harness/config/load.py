@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness.config import exemptions as exemption_files
 from harness.config import project as project_files
@@ -14,8 +12,8 @@ from harness.config.backend import Shelf, read_backend
 from harness.config.exemptions import read_entries
 from harness.config.problems import ConfigProblems, Problem
 from harness.config.project import Reading, read_project
-from harness.config.toml import Files
-from harness.config.values import fold
+from harness.config.toml import Files, peek
+from harness.config.values import fold, items
 from harness.errors import HarnessError, NothingSelected
 from harness.model.plan import BackendSpec, ExemptionSpec, Place, ProjectSpec
 
@@ -200,10 +198,10 @@ def _listed(folder: Path) -> Iterator[str | None]:
 
     What should be here and cannot be read names nobody.
     """
-    data = _toml(folder / "rollout.toml")
+    data = peek(folder / "rollout.toml")
     defaults = data.get("defaults")
     common = defaults.get("harness") if isinstance(defaults, dict) else None
-    for entry in data.get("repository", ()):
+    for entry in items(data.get("repository")):
         if not isinstance(entry, dict):
             continue
         path, subdir, kept = entry.get("path"), entry.get("subdir", "."), entry.get("harness", common)
@@ -213,7 +211,7 @@ def _listed(folder: Path) -> Iterator[str | None]:
         elif isinstance(path, str) and isinstance(subdir, str):
             file = folder / path / subdir / project_files.FILE
         if file is not None:
-            server = _toml(file).get("server")
+            server = peek(file).get("server")
             if isinstance(server, dict) and isinstance(server.get("name"), str):
                 yield server["name"]
         elif "path" not in entry:
@@ -222,16 +220,9 @@ def _listed(folder: Path) -> Iterator[str | None]:
 
 def name_in(path: Path) -> str | None:
     """Name of the server in a harness.toml, or in a folder with one, if it can be read at all."""
-    server = _toml(path / project_files.FILE if path.is_dir() else path).get("server")
+    server = peek(path / project_files.FILE if path.is_dir() else path).get("server")
     name = server.get("name") if isinstance(server, dict) else None
     return name if isinstance(name, str) else None
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except (OSError, ValueError):
-        return {}
 
 
 def _harness_files(files: Files, paths: Sequence[Path]) -> list[Path]:

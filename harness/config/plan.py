@@ -379,7 +379,7 @@ def _path_contents(path: Path, contents: Callable[[Path], Mapping[str, str]]) ->
     if path.is_dir():
         return contents(path)
     try:
-        return {"": hashlib.sha256(path.read_bytes()).hexdigest()}
+        return {"": hashlib.sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}
     except OSError:
         return {}
 
@@ -398,7 +398,8 @@ def _folder_contents(folder: Path) -> Mapping[str, str]:
             path = Path(here, name)
             relative = path.relative_to(folder).as_posix()
             try:
-                data = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+                link = os.readlink(path).encode() if path.is_symlink() else None
+                data = link if link is not None else path.read_bytes() if path.is_file() else b""
             except OSError:
                 data = b""
             out[relative] = hashlib.sha256(data).hexdigest()

@@ -16,8 +16,9 @@ from harness.config.lines import Lines, scan
 from harness.config.problems import Path, Problem, kind_of, quoted, table_of, where_of
 from harness.model.bounded import MAX_DEPTH, depth_of
 from harness.model.plan import Place
+from harness.model.regular import read_regular
 
-__all__ = ["MAX_FILE_BYTES", "Document", "Files", "faults", "parse"]
+__all__ = ["MAX_FILE_BYTES", "Document", "Files", "faults", "parse", "peek"]
 
 MAX_FILE_BYTES = 1_000_000
 MAX_KEY_PARTS = 64
@@ -117,8 +118,7 @@ class Files:
 def _bytes_of(path: FilePath, file: str) -> bytes | Problem:
     place = Place(file=file)
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
+        data = read_regular(path, MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return Problem(place, "", "no such file")
     except IsADirectoryError:
@@ -133,6 +133,17 @@ def _bytes_of(path: FilePath, file: str) -> bytes | Problem:
 def parse(data: bytes, *, file: str, path: FilePath) -> Document | Problem:
     """The document, or the one problem that keeps it from being read. A byte order mark at the start is accepted."""
     place = Place(file=file)
+    found = _values(data, file=file, place=place)
+    if isinstance(found, Problem):
+        return found
+    text, values = found
+    if not values:
+        return Problem(place, "", "the file is empty", "it needs at least `schema = …`; see the reference of the files")
+    return Document(file, path, values, scan(text))
+
+
+def _values(data: bytes, *, file: str, place: Place) -> tuple[str, dict[str, Any]] | Problem:
+    """The text and what it says."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -162,9 +173,14 @@ def parse(data: bytes, *, file: str, path: FilePath) -> Document | Problem:
         return Problem(place, "", "a number with too many digits")
     if depth_of(values) > MAX_DEPTH:
         return Problem(place, "", f"nested deeper than {MAX_DEPTH} levels")
-    if not values:
-        return Problem(place, "", "the file is empty", "it needs at least `schema = …`; see the reference of the files")
-    return Document(file, path, values, scan(text))
+    return text, values
+
+
+def peek(path: FilePath) -> Mapping[str, Any]:
+    """The values in a file of which only a little is wanted; none where it cannot be read, for whatever reason."""
+    data = _bytes_of(path, "")
+    found = _values(data, file="", place=Place(file="")) if isinstance(data, bytes) else data
+    return {} if isinstance(found, Problem) else found[1]
 
 
 def faults(document: Document, *, dates: Callable[[Path], bool]) -> Iterator[tuple[Path, str, str]]:

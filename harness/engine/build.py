@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 from typing import IO
 
 import anyio
@@ -190,7 +191,7 @@ def _sources(root: Path, ours: set[str]) -> bytes:
             digest.update(f"{name}\0{stat.st_mode:o}\0{stat.st_size}\0".encode("utf-8", "surrogateescape"))
             if path.is_symlink():
                 digest.update(os.fsencode(path.readlink()))
-            elif stat.st_size > HASH_LIMIT_BYTES:
+            elif stat.st_size > HASH_LIMIT_BYTES or not S_ISREG(stat.st_mode):  # a pipe would be waited for
                 digest.update(str(stat.st_mtime_ns).encode())
             else:
                 digest.update(hashlib.sha256(path.read_bytes()).digest())

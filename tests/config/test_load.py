@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from harness.config.load import load, load_backend
+from harness.config.load import load, load_backend, name_in
 from harness.config.problems import ConfigProblems
 from harness.errors import NothingSelected
 from harness.model.plan import (
@@ -493,3 +494,29 @@ def test_a_profile_says_what_the_client_declares_and_answers(loaded) -> None:
         progress=True,
     )
     assert profile.sampling[2].rejects
+
+
+@pytest.mark.parametrize("name", ["harness.toml", "contract.json", "suites/all.toml"])
+def test_a_pipe_where_a_file_should_be_is_a_problem_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    """In a thread, as a rollout reads, nothing would end that wait."""
+    good = '[server]\nname = "a"\ncommand = ["x"]\n[suites]\nfiles = ["suites/all.toml"]\n'
+    (tmp_path / "harness.toml").write_text(f'schema = 1\ncontract = "contract.json"\n{good}')
+    (tmp_path / "suites").mkdir()
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    assert name_in(tmp_path) == (None if name == "harness.toml" else "a")
+    with pytest.raises((ConfigProblems, NothingSelected)) as caught:
+        load([tmp_path], base=tmp_path, catalogue=[])
+    assert name in str(caught.value)
+
+
+def test_a_list_beside_the_exemptions_that_is_none_names_nobody(tmp_path: Path) -> None:
+    good = 'schema = 1\n[server]\nname = "a"\ncommand = ["x"]\n[suites]\nfiles = ["all.toml"]\n'
+    (tmp_path / "harness.toml").write_text(good)
+    (tmp_path / "all.toml").write_text('schema = 2\nid = "s"\n[[case]]\nid = "c"\n[[case.step]]\ncall = "t"\n')
+    (tmp_path / "exemptions.toml").write_text("schema = 1\n")
+    for text in ("repository = 5", "repository = [5]", f"x = {'[' * 50_000}", "\0", f"{'a.' * 9_000}b = 1"):
+        (tmp_path / "rollout.toml").write_text(text)
+        assert load([tmp_path], base=tmp_path, catalogue=[]).neighbours == ()
+        (tmp_path / "other.toml").write_text(f'{text}\n[server]\nname = "b"\n')
+        assert name_in(tmp_path / "other.toml") == ("b" if text.startswith("repository") else None)

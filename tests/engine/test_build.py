@@ -159,6 +159,13 @@ async def test_ignored_files_are_no_sources_where_there_is_git(tmp_path):
     assert fingerprint(spec) != before
 
 
+async def test_a_pipe_among_the_sources_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    first = fingerprint(project(tmp_path, sh("true")))
+    (tmp_path / "pipe").unlink()
+    assert fingerprint(project(tmp_path, sh("true"))) != first
+
+
 async def test_what_interpreters_write_is_no_source_unless_it_is_committed(tmp_path):
     """Loading a noxfile writes `__pycache__` beside it, and not every repository ignores that."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
