@@ -275,12 +275,36 @@ def choose_runtimes(options: Options, loaded: Loaded) -> tuple[dict[str, Runtime
             wanted = "docker"
     if wanted == "process":
         return {project.server.name: "process" for project in with_roles}, ()
+    chosen: dict[str, Runtime] = {}
+    if options.runtime == "auto":
+        chosen = {project.server.name: "process" for project in with_roles if _has_no_images(project)}
+    rest = [project for project in with_roles if project.server.name not in chosen]
+    if not rest:
+        return chosen, ()
+    more, notes = _by_engine(wanted, rest, others=len(rest) < len(loaded.projects))
+    return {**chosen, **more}, notes
+
+
+def _has_no_images(project: ProjectSpec) -> bool:
+    """Whether its backends are there in the embedded form only: no engine is needed for them."""
+    backends = [project.backends[name] for role in project.roles for name in role.use]
+    return all(backend.process is not None and not backend.services for backend in backends)
+
+
+def _by_engine(
+    wanted: str, with_roles: Sequence[ProjectSpec], *, others: bool
+) -> tuple[dict[str, Runtime], tuple[str, ...]]:
+    """The runtimes of servers whose backends may need an engine, by whether there is one.
+
+    Args:
+        others: Whether there are servers that do without.
+    """
     from harness.engine.docker import probe
 
     found = probe()
     if found.available:
         return {project.server.name: "docker" for project in with_roles}, ()
-    if wanted == "docker" and len(with_roles) < len(loaded.projects):  # the others run; these fail, each with the cause
+    if wanted == "docker" and others:  # the others run; these fail, each with the cause
         return {project.server.name: "docker" for project in with_roles}, ()
     if wanted == "docker":
         raise StackError(
@@ -403,12 +427,15 @@ def _plan_of(plan: Plan, names: set[str]) -> Plan:
 
 
 def runtimes_of_evidence(options: Options, loaded: Loaded) -> dict[str, Runtime]:
-    """For judging without an engine: the runtime of each server's newest evidence, Docker where there is none."""
+    """For judging without an engine: the runtime of each server's newest evidence; where there is none, Docker, or what
+    its backends have.
+    """
     if options.runtime in ("docker", "process"):
         wanted: Runtime = "docker" if options.runtime == "docker" else "process"
         return {project.server.name: wanted for project in loaded.projects if project.roles}
     return {
-        project.server.name: runtime_seen(evidence_root(options, project), project.server.name) or "docker"
+        project.server.name: runtime_seen(evidence_root(options, project), project.server.name)
+        or ("process" if _has_no_images(project) else "docker")
         for project in loaded.projects
         if project.roles
     }

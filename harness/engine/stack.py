@@ -337,8 +337,13 @@ async def prepare_images(
 def _version(spec: BackendSpec, role: RoleChoice) -> VersionSpec:
     version = spec.versions.get(role.version)
     if version is None:
+        if not spec.services:
+            raise StackError(
+                f"backend {spec.name} has no form for Docker, only the embedded one",
+                hint="use --runtime process for it",
+            )
         raise StackError(
-            f"backend {spec.name} has no version {role.version!r}", hint=f"it has: {', '.join(spec.versions) or 'none'}"
+            f"backend {spec.name} has no version {role.version!r}", hint=f"it has: {', '.join(spec.versions)}"
         )
     return version
 

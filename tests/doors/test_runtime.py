@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from harness.config.load import load
+from harness.integration import Options, catalogue, choose_runtimes, runtimes_of_evidence
 
 ROOT = Path(__file__).parent.parent.parent
 NO_ENGINE = "unix:///nonexistent/docker.sock"
@@ -154,3 +158,18 @@ def test_an_era_that_a_server_does_not_speak_is_tried_once_and_not_with_every_ba
     assert {key[0] for key in ran if ran[key] == "finished"} == {"mirror@embedded", "glass@embedded"}
     tried = list(wrapped.root.glob(".rollcall/evidence/*/*/modern/*/*/*.jsonl"))
     assert len(tried) == 1
+
+
+def test_backends_that_have_only_the_embedded_form_get_it_though_there_is_docker(wrapped):
+    """Also where nothing was recorded yet, as for a shard that was lost; a backend with images beside keeps the choice."""
+    head, _, rest = BACKEND.partition("[versions.1]")
+    only = f'{head}[process]\nports = ["tcp"]{rest.partition("[process]")[2]}'
+    wrapped.write({"backends/mirror/backend.toml": only})
+    options = Options(base=wrapped.root, projects=(Path(),))
+    loaded = load([wrapped.root], base=wrapped.root, catalogue=catalogue())
+    assert choose_runtimes(options, loaded) == ({"good": "process"}, ())
+    assert runtimes_of_evidence(options, loaded) == {"good": "process"}
+    assert runtimes_of_evidence(replace(options, runtime="docker"), loaded) == {"good": "docker"}
+    wrapped.write({"backends/mirror/backend.toml": BACKEND})
+    loaded = load([wrapped.root], base=wrapped.root, catalogue=catalogue())
+    assert runtimes_of_evidence(options, loaded) == {"good": "docker"}
