@@ -419,7 +419,7 @@ class GitLab(Service):
     KEYWORDS = ("default", "variables", "stages")
     JOB = frozenset(
         {"image", "timeout", "variables", "stage", "when", "needs", "trigger"}
-        | {"cache", "script", "artifacts", "parallel", "allow_failure"}
+        | {"cache", "script", "artifacts", "parallel", "allow_failure", "extends"}
     )
 
     def run(self, file: str, *, local: dict[str, str] | None = None, only: str = "") -> dict[str, Job]:
@@ -431,7 +431,8 @@ class GitLab(Service):
     def pipeline(self, spec: dict, local: dict[str, str]) -> dict[str, Job]:
         done: dict[str, Job] = {}
         stages = spec.get("stages", ["test"])
-        jobs = [(name, job) for name, job in spec.items() if name not in self.KEYWORDS]
+        jobs = [(name, self.extended(job, spec)) for name, job in spec.items() if name not in self.KEYWORDS]
+        jobs = [(name, job) for name, job in jobs if not name.startswith(".")]
         for name, job in sorted(jobs, key=lambda item: stages.index(item[1].get("stage", stages[0]))):
             assert set(job) <= self.JOB
             if job.get("when") != "always" and not all(item.ok for item in done.values()):
@@ -444,10 +445,18 @@ class GitLab(Service):
             for row in rows:
                 given = {key: value.replace("$$", "$") for key, value in row.items()}
                 full = f"{name}: [{', '.join(given.values())}]" if given else name
-                done[full] = self.job(
-                    full, job, {**spec.get("variables", {}), **job.get("variables", {})}, given, before
-                )
+                assert len(full) <= 255, "of a longer name GitLab makes no pipeline, without a word"
+                done[full] = self.job(full, job, {**spec.get("variables", {}), **self.variables(job)}, given, before)
         return done
+
+    def variables(self, job: dict) -> dict[str, str]:
+        return {key: value.replace("$$", "$") for key, value in job.get("variables", {}).items()}
+
+    def extended(self, job: dict, spec: dict) -> dict:
+        whole: dict = {}
+        _merge(whole, spec.get(job.get("extends"), {}))
+        _merge(whole, job)
+        return whole
 
     def included(self, parts: list[dict], local: dict[str, str]) -> dict:
         whole: dict = {}

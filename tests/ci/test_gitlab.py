@@ -34,7 +34,7 @@ def test_gitlab_fails_for_a_broken_server_with_the_report_kept(gitlab):
 def test_gitlab_with_a_list_joins_the_parts_of_its_jobs(gitlab, with_a_list):
     with_a_list(gitlab.sample)
     done = gitlab.run("gitlab-rollout.yml", local={".gitlab/rollout.yml": "gitlab-rollout-jobs.yml"})
-    assert list(done) == ["plan", "rollout: [1/3, here]", "rollout: [2/3, kept]", "merge"]
+    assert list(done) == ["plan", "rollout 1/3", "rollout 2/3", "merge"]
     assert [job.ok for job in done.values()] == [True, True, True, False], done["merge"].output
     report = gitlab.report("merge")
     assert [(item["name"], item["verdict"]) for item in report["repositories"]] == [
