@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -414,10 +414,14 @@ def _exemptions(parsed: argparse.Namespace) -> int:
     options = _options(parsed)
     outcome = integration.Outcome()
     today = options.today or datetime.now(UTC).date()
-    with integration.collecting(outcome):
-        _, outcome.plan = integration.load_plan_for_judging(options, outcome)
-    report = only_exemptions(_report(options, outcome, today=today))
-    places = _places(outcome)
+    places: Mapping[str, Place]
+    if parsed.rollout is not None:
+        whole, places = rollout_commands.judged_over_all(parsed, options, today=today)
+        report = only_exemptions(whole, options.servers)
+    else:
+        with integration.collecting(outcome):
+            _, outcome.plan = integration.load_plan_for_judging(options, outcome)
+        report, places = only_exemptions(_report(options, outcome, today=today)), _places(outcome)
     lost = write_reports(report, None, places, folder=options.out, files=options.out_files, named=True)
     show(formatted(report, parsed.format, places))
     return max(report.exit, lost)

@@ -21,6 +21,7 @@ from harness.config.edit import NEW_FILE, EntryPath, Skeleton, add_entries, remo
 from harness.config.load import Loaded, load
 from harness.config.problems import did_you_mean, quoted
 from harness.config.toml import Files, peek
+from harness.config.values import items
 from harness.engine.blame import last_changes
 from harness.errors import ConfigError, NothingSelected
 from harness.findings.parameters import covers
@@ -45,6 +46,7 @@ __all__ = ["Changes", "listed", "propose", "prune"]
 EXERCISED, OUTPUT_SCHEMA, PARAMETERS = "exercised", "output-schema", "parameters"
 EVERY = "*"  # the subject of what is said of a server, not of one of its tools
 NEEDS = ("missing", "refused-only", "failed-only")
+NOT_HERE = "rollout.toml lists repositories that are not here; one of them may have it"
 NO_NEWLINE = "\\ No newline at end of file"
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "site-packages", "__pycache__"})
@@ -98,11 +100,9 @@ def prune(options: Options, *, today: date, expired: bool, dry_run: bool) -> Cha
     places = {_key(entry): entry for entry in plan.exemptions if entry.server not in aside}
     judgements = [first, *(judge_evidence(options, other, Outcome(), today=today) for other in plans[1:])]
     while True:
-        verdicts = _verdicts(plans, judgements, paths, expired=expired)
+        verdicts = _verdicts(options, plans, judgements, paths, expired=expired)
         verdicts = {
-            key: _Verdict(False, "in a checkout", f"{verdict.words}; change it in its own repository")
-            if verdict.goes and _is_checked_out(options, paths[key[0]])
-            else verdict
+            key: _in_checkout(verdict) if verdict.goes and _is_checked_out(options, paths[key[0]]) else verdict
             for key, verdict in verdicts.items()
             if key in places
         }
@@ -114,12 +114,17 @@ def prune(options: Options, *, today: date, expired: bool, dry_run: bool) -> Cha
         plans = [_plan_without(item, going) for item in plans]  # who repeated one that goes now stands alone
         judgements = [judge_evidence(options, item, Outcome(), today=today) for item in plans]
 
+    for entry in loaded.misplaced:
+        if entry.server in aside:
+            continue
+        places[_key(entry)] = entry
+        verdict = _verdict_on_misplaced(options, paths[entry.place.file])
+        (going if verdict.goes else staying)[_key(entry)] = verdict
     for entry in loaded.exemptions:
         if _key(entry) not in places and entry.server not in plan.servers:
             places[_key(entry)] = entry
-            why = (
-                _not_named(paths[entry.place.file], entry.server) or "the name of a server that is listed is not known"
-            )
+            why = _not_named(options, paths[entry.place.file], entry.server)
+            why = why or "the name of a server that is listed is not known"
             staying[_key(entry)] = _Verdict(False, "of a server not named", why)
 
     contents: dict[Path, tuple[str, bytes, bytes]] = {}
@@ -269,8 +274,22 @@ def _key(entry: ExemptionSpec) -> _Key:
     return entry.place.file, entry.server, entry.check, entry.subject
 
 
+def _in_checkout(verdict: _Verdict) -> _Verdict:
+    return _Verdict(False, "in a checkout", f"{verdict.words}; change it in its own repository")
+
+
+def _verdict_on_misplaced(options: Options, file: Path) -> _Verdict:
+    verdict = _Verdict(True, "stale", "a repository's own file speaks of its own server only")
+    return _in_checkout(verdict) if _is_checked_out(options, file) else verdict
+
+
 def _verdicts(
-    plans: Sequence[Plan], judgements: Sequence[Judgement], paths: Mapping[str, Path], *, expired: bool
+    options: Options,
+    plans: Sequence[Plan],
+    judgements: Sequence[Judgement],
+    paths: Mapping[str, Path],
+    *,
+    expired: bool,
 ) -> dict[_Key, _Verdict]:
     """Every entry that goes, and every one that stays though something is said of it; used ones are left out."""
     plan, judgement = plans[0], judgements[0]
@@ -284,7 +303,7 @@ def _verdicts(
                 said = f"{that.kind}: {that.words}" if that else "it is used"
                 out[key] = _Verdict(False, "needed elsewhere", f"with {cells[key[1]]}, {said}")
     for key, verdict in out.items():
-        if verdict.goes and key[1] not in plan.servers and (why := _not_named(paths[key[0]], key[1])):
+        if verdict.goes and key[1] not in plan.servers and (why := _not_named(options, paths[key[0]], key[1])):
             out[key] = _Verdict(False, "of a server not named", why)
     return out
 
@@ -314,11 +333,13 @@ def _of_one(judgement: Judgement, *, expired: bool) -> dict[_Key, _Verdict]:
     return out
 
 
-def _not_named(file: Path, server: str) -> str:
+def _not_named(options: Options, file: Path, server: str) -> str:
     """Why a server that no harness.toml of ours has may exist all the same, "" if nothing speaks for it."""
-    listed_elsewhere = [item for item in peek(file.parent / "rollout.toml").get("repository", ()) if "path" not in item]
-    if listed_elsewhere:
-        return "rollout.toml lists repositories that are not here; one of them may have it"
+    if options.homes is not None:
+        return NOT_HERE if "" in options.absent else ""
+    listed = peek(file.parent / "rollout.toml").get("repository")
+    if any(isinstance(item, dict) and "path" not in item for item in items(listed)):
+        return NOT_HERE
     for folder, names, files in os.walk(file.parent):
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         if project_files.FILE in files:

@@ -51,6 +51,8 @@ class Options:
     projects: tuple[Path, ...] = (Path(),)
     central: Path | None = None  # an exemptions file that speaks of all projects, besides their own
     checkouts: Path | None = None  # below it are checkouts, where files are not to be changed
+    homes: Mapping[Path, Path] | None = None  # for a list: harness file -> its repository
+    absent: tuple[str, ...] = ()  # servers of the list that are not among the projects, "" where the name is not known
     repository: Path | None = None  # the folder that the one project speaks of, where its file is kept elsewhere
     servers: tuple[str, ...] = ()
     default_servers: tuple[str, ...] = ()
@@ -216,6 +218,14 @@ def load_plan(
 
 
 def _load(options: Options, outcome: Outcome | None) -> Loaded:
+    loaded = _read(options, outcome)
+    if options.homes is not None:  # the list itself says who is not here
+        names = tuple(sorted(name for name in options.absent if name))
+        loaded = dataclasses.replace(loaded, neighbours=names, nameless="" in options.absent)
+    return loaded
+
+
+def _read(options: Options, outcome: Outcome | None) -> Loaded:
     paths = [options.base / path for path in options.projects]
     if outcome is None:
         return load(
@@ -225,6 +235,8 @@ def _load(options: Options, outcome: Outcome | None) -> Loaded:
             exemptions_beside=options.base,
             repository=options.repository,
             central=options.central,
+            homes=options.homes,
+            neighbours=options.homes is None,
         )
     loaded, problems = load_healthy(
         paths,
@@ -233,6 +245,8 @@ def _load(options: Options, outcome: Outcome | None) -> Loaded:
         exemptions_beside=options.base,
         repository=options.repository,
         central=options.central,
+        homes=options.homes,
+        neighbours=options.homes is None,
     )
     if problems is not None:
         if options.servers and set(options.servers) <= set(loaded.broken):

@@ -203,6 +203,11 @@ class Member:
         return self.root / self.spec.subdir
 
     @property
+    def shown(self) -> str:
+        """What stands for the folder of its checkout in messages: a name that ends with the subdir says it itself."""
+        return self.spec.name.removesuffix(f"/{self.spec.subdir}")
+
+    @property
     def file(self) -> Path:
         """Its harness file."""
         return self.spec.harness or self.folder / HARNESS_FILE
@@ -249,7 +254,7 @@ def read_member(this: Pass, member: Member) -> None:
             base=this.spec.base,
             catalogue=catalogue(),
             repository=member.folder if spec.harness is not None else None,
-            named={member.root: spec.name} if member.checkout is not None else None,
+            named={member.root: member.shown} if member.checkout is not None else None,
             neighbours=False,
         )
     except HarnessError as error:
@@ -310,15 +315,26 @@ def members_here(this: Pass, records: Mapping[str, RepositoryRecord]) -> list[Me
 
 def options_over_all(this: Pass) -> tuple[Options, list[str]]:
     """What `exemptions` and its words work on: all repositories that are here; and why others are left out."""
-    members = members_here(this, {})
-    notes = [
-        f"{member.spec.name} is left out: {member.error.message.splitlines()[0]}"
-        for member in members
-        if member.error is not None
-    ]
-    files = tuple(Path(os.path.relpath(member.file, this.spec.base)) for member in members if member.error is None)
+    found = {item.name: this.record_of(item.name) for item in this.selected()}
+    members = members_here(this, {name: record for name, record in found.items() if record is not None})
+    notes = []
+    for member in members:
+        record = found[member.spec.name]
+        if member.error is not None:
+            notes.append(f"{member.spec.name} is left out: {member.error.message.splitlines()[0]}")
+        elif member.loaded is None and record is not None:
+            said = [item["message"].splitlines()[0] for item in record.errors if item.get("message")]
+            notes.append(": ".join([f"{member.spec.name} is left out", *said[:1]]))
+    here = [member for member in members if member.loaded is not None]
+    files = {Path(os.path.relpath(member.file, this.spec.base)): member for member in here}
     if not files:
         raise NothingSelected("no repository of the list is here", hint="run mcp-rollcall rollout first")
     return dataclasses.replace(
-        this.options, projects=files, central=this.spec.exemptions, checkouts=this.cache, everything=True
+        this.options,
+        projects=tuple(files),
+        central=this.spec.exemptions,
+        checkouts=this.cache,
+        homes={this.spec.base / file: member.folder for file, member in files.items() if member.spec.harness},
+        absent=tuple(member.server for member in members if member.loaded is None and not member.twin),
+        everything=True,
     ), notes

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from harness.rollout import Pass
     from harness.rollout_pass import Times
 
-__all__ = ["COMMANDS", "WORDS", "over_all"]
+__all__ = ["COMMANDS", "WORDS", "judged_over_all", "over_all"]
 
 WORDS = ("judge", "plan", "merge")
 
@@ -131,6 +131,9 @@ def _pass(parsed: argparse.Namespace) -> Pass:
     here = Path.cwd()
     spec = read_rollout(here / (getattr(parsed, "list", "") or getattr(parsed, "rollout", "") or "rollout.toml"))
     value: Callable[[str], object] = lambda name: getattr(parsed, name, None)  # noqa: E731
+    only = tuple(word for item in getattr(parsed, "only", ()) for word in item.split(",") if word)
+    if getattr(parsed, "only", ()) and not only:  # all of them would be the contrary of what was meant
+        raise ConfigError("--only names nothing", hint="it takes names and tags; is a variable of the CI job empty?")
 
     def path(name: str, default: Path) -> Path:
         text = value(name)
@@ -160,7 +163,7 @@ def _pass(parsed: argparse.Namespace) -> Pass:
             through_nox=os.environ.get("ROLLCALL_NOX") == "1",
         ),
         own_state=bool(value("state")),
-        only=tuple(word for item in getattr(parsed, "only", ()) for word in item.split(",") if word),
+        only=only,
         shard=Shard(*shard) if shard else None,
         jobs=_jobs(value("jobs"), spec.jobs),
         resume=bool(value("resume")),
@@ -187,6 +190,24 @@ def over_all(parsed: argparse.Namespace) -> Options:
     return dataclasses.replace(options, servers=names, everything=not names)
 
 
+def judged_over_all(parsed: argparse.Namespace, options: Options, *, today: date) -> tuple[Report, Mapping[str, Place]]:
+    """The report of `rollout judge` on the whole list, whatever servers are named; and their places.
+
+    Raises:
+        ConfigError: A server is named that no repository has.
+    """
+    from harness.config.problems import did_you_mean, quoted
+    from harness.rollout_report import judge_pass
+
+    this = _pass(parsed)
+    report, projects = judge_pass(this, _records(this), today=today)
+    known = {item.server.name for item in projects}
+    for name in options.servers:
+        if name not in known:
+            raise ConfigError(f"no server is named {quoted(name)}", hint=did_you_mean(name, known))
+    return report, {item.server.name: _place(item.place.file, item.server_line) for item in projects}
+
+
 def _jobs(asked: object, listed: int | None) -> int:
     if isinstance(asked, int):
         return asked
@@ -199,6 +220,7 @@ def _rollout(parsed: argparse.Namespace) -> int:
     from harness.engine.interrupt import run_interruptible
     from harness.engine.machine import jobs_here
     from harness.integration import Outcome, collecting
+    from harness.report.groups import amount
     from harness.rollout_pass import Times, keep_the_rest, run_pass
 
     this = _pass(parsed)
@@ -213,7 +235,7 @@ def _rollout(parsed: argparse.Namespace) -> int:
     cause = ""
     with progress_board(len(this.selected())) as log, collecting(outcome):
         side = f"{this.jobs} side by side" + (f", bounded by {bound}" if bound else "")
-        log.note("rollout", f"{len(this.selected())} of {len(this.spec.repositories)} repositories, {side}")
+        log.note("rollout", f"{len(this.selected())} of {amount(len(this.spec.repositories), 'repository')}, {side}")
 
         async def work() -> None:
             await run_pass(this, progress=log, times=times, records=records, settled=log.settled)
@@ -281,9 +303,11 @@ def _last_words(times: Times, repositories: int) -> None:
     """What it took, what it would have taken one after the other, and what the end waited for."""
     import time
 
+    from harness.report.groups import amount
+
     wall, alone = time.monotonic() - times.began, sum(times.seconds.values())
     ran = len(times.seconds)
-    line = f"{ran} of {repositories} repositories in {_span(wall)}"
+    line = f"{ran} of {amount(repositories, 'repository')} in {_span(wall)}"
     if ran > 1:
         line += f"; alone {_span(alone)}"
     if times.reused:

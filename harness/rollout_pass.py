@@ -252,7 +252,7 @@ def _anywhere(this: Pass, member: Member, record: RepositoryRecord) -> Repositor
     """The record without the folders of this machine: it may be judged on another."""
     folders = {str(this.spec.base): "."}
     if member.checkout is not None:
-        folders = {str(member.root): member.spec.name, **folders}  # the longer one first
+        folders = {str(member.root): member.shown, **folders}  # the longer one first
 
     def clean(text: str) -> str:
         for folder, name in folders.items():

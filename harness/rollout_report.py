@@ -112,9 +112,16 @@ class _Shares:
         elif self.nameless is None:
             parts.append(_of_entries(self.unknown, self.known | {name for name in self.aside if name}, today))
         for entries, servers in self.own.values():
-            parts.append(_of_entries([entry for entry in entries if entry.server not in servers], servers, today))
-        findings = tuple(item for part in parts for item in part.findings)
-        return Judgement(findings=findings, not_judged=tuple(undecided))
+            found = _of_entries([entry for entry in entries if entry.server not in servers], servers, today)
+            findings = [
+                dataclasses.replace(item, message=f"{item.message} in the repository of this file; {SPEAKS_OF}")
+                if item.check == "exemption/stale"
+                else item
+                for item in found.findings
+            ]
+            parts.append(dataclasses.replace(found, findings=tuple(findings)))
+        together = tuple(item for part in parts for item in part.findings)
+        return Judgement(findings=together, not_judged=tuple(undecided))
 
 
 def _of_nobody(this: Pass, judgement: Judgement, today: date) -> list[Report]:
@@ -205,7 +212,7 @@ def _judged(
         errors.append(HarnessFailure(kind=Interrupted.kind, code=Interrupted.code, server="", message=INTERRUPTED))
     folders = {str(this.spec.base): "."}
     if member.checkout is not None:
-        folders[str(member.root)] = spec.name
+        folders[str(member.root)] = member.shown
     report = make_report(
         judgement,
         today=today.isoformat(),
@@ -235,6 +242,7 @@ def _judged(
     )
 
 
+SPEAKS_OF = "it speaks of its own server only"
 NOT_RUN = "its repository could not be run"
 INTERRUPTED = "the pass was interrupted; everything was cleaned up, and what was recorded until then is judged"
 

@@ -33,6 +33,7 @@ class Loaded:
         broken: Names of the servers whose files have problems, where the others are taken all the same.
         nameless: Whether the name of such a server is not known: its file cannot be read, or the list beside the
             exemptions has it checked out from elsewhere.
+        misplaced: Entries that count for nothing: a file of some projects speaks there of another's server.
     """
 
     projects: tuple[ProjectSpec, ...]
@@ -41,6 +42,7 @@ class Loaded:
     neighbours: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     nameless: bool = False
+    misplaced: tuple[ExemptionSpec, ...] = ()
 
 
 def load(
@@ -54,6 +56,7 @@ def load(
     named: Mapping[Path, str] | None = None,
     neighbours: bool = True,
     central: Path | None = None,
+    homes: Mapping[Path, Path] | None = None,
 ) -> Loaded:
     """Read harness.toml files and everything that they name.
 
@@ -67,6 +70,8 @@ def load(
         named: As `Files` takes it.
         neighbours: Whether the lists beside the exemptions files are looked at.
         central: An exemptions file that speaks of all of them besides their own.
+        homes: Of the projects of a list: harness file -> the repository that it speaks of. Only the central file
+            speaks of all of them then, any other of the servers of those that have it.
     Raises:
         ConfigProblems: Every problem of every file.
         NothingSelected: The files are in order, but no [server] is in any of them.
@@ -74,13 +79,14 @@ def load(
     files = Files(base, catalogue, named)
     shelf = Shelf(files, catalogue)
     readings = [
-        read_project(files, path, shelf, contracts=contracts, repository=repository)
+        read_project(files, path, shelf, contracts=contracts, repository=(homes or {}).get(path, repository))
         for path in _harness_files(files, paths)
     ]
     files.add(*_same_names(readings))
     entries: list[ExemptionSpec] = []
     names: list[str] = []
     seen: set[Path] = set()
+    owners: dict[str, set[str]] = {}  # name of a file -> the servers of those that have it
     projects = []
     for reading, path in zip(readings, _harness_files(Files(base), paths), strict=True):
         found = _exemptions_of(reading, path.parent, exemptions_beside)
@@ -90,6 +96,8 @@ def load(
             names.append(files.name(found))
         if reading.spec is not None:
             projects.append(_with_exemptions(reading.spec, found))
+            if found is not None and (central is None or found.resolve() != central.resolve()):
+                owners.setdefault(files.name(found), set()).add(reading.spec.server.name)
     if central is not None and central.resolve() not in seen:
         seen.add(central.resolve())
         entries.extend(read_entries(files, central))
@@ -115,9 +123,15 @@ def load(
     ours = {project.server.name for project in projects}
     listed = {name for folder in {file.parent for file in seen} for name in _listed(folder)} if neighbours else set()
     nameless = None in listed
+    misplaced = [
+        entry
+        for entry in entries
+        if homes is not None and entry.server not in owners.get(entry.place.file, {entry.server})
+    ]
     return Loaded(
         projects=tuple(projects),
-        exemptions=tuple(entries),
+        exemptions=tuple(entry for entry in entries if entry not in misplaced),
+        misplaced=tuple(misplaced),
         exemption_files=tuple(names),
         neighbours=tuple(sorted({name for name in listed if name is not None} - ours)),
         nameless=nameless,
@@ -132,6 +146,8 @@ def load_healthy(
     exemptions_beside: Path | None = None,
     repository: Path | None = None,
     central: Path | None = None,
+    homes: Mapping[Path, Path] | None = None,
+    neighbours: bool = True,
 ) -> tuple[Loaded, ConfigProblems | None]:
     """As `load`, but projects whose files are in order are taken though others are not.
 
@@ -150,6 +166,8 @@ def load_healthy(
             exemptions_beside=exemptions_beside,
             repository=repository,
             central=central,
+            homes=homes,
+            neighbours=neighbours,
         )
 
     try:

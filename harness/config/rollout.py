@@ -34,7 +34,8 @@ def read_rollout(path: FilePath) -> RolloutSpec:
     base = file.absolute().parent
     files = Files(base)
     if not file.exists():
-        raise ConfigError(f"{path}: there is no {FILE} here", hint="write one, or name it with --list FILE")
+        what = f"{FILE} in this folder" if file.name == FILE and file.parent == FilePath.cwd() else f"file {path}"
+        raise ConfigError(f"there is no {what}", hint="write one, or name it with --list FILE")
     document = files.read(file)
     if document is not None:
         spec = _read(files, document, base)

@@ -14,9 +14,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from harness.config.rollout import read_rollout
 from harness.engine.git import git_environment
 from harness.errors import code_of_kind
 from harness.report.json import published_schema
+from harness.rollout import Member
 
 SERVERS = Path(__file__).parent.parent / "servers"
 GUARD_S = 180
@@ -339,7 +341,14 @@ def test_a_repositorys_own_file_speaks_of_its_own_server_and_is_named_by_the_lis
 
 
 def test_exemptions_are_listed_pruned_and_proposed_over_the_list(faults):
-    project, _ = faults
+    project, done = faults
+    verdict = project.run("exemptions", "--rollout", "--runtime", "process", "--format", "json", out="none")
+    said = json.loads(verdict.stdout)["findings"]
+    assert said == [item for item in done.report["findings"] if item["check"].startswith("exemption/")]
+    assert all("--project" not in item.get("rerun", "") for item in said if item["server"] in ("beta", "kept"))
+    assert json.loads(verdict.stdout)["excused"] == done.report["excused"]
+    one = project.run("exemptions", "beta", "--rollout", "--runtime", "process", "--format", "json", out="none")
+    assert json.loads(one.stdout)["findings"] == [item for item in said if item["server"] == "beta"] != said
     listed = project.run("exemptions", "list", "--rollout", "--format", "json", out="none")
     assert listed.code == 0, listed.stderr
     assert "note: nowhere is left out" in listed.stderr
@@ -353,6 +362,7 @@ def test_exemptions_are_listed_pruned_and_proposed_over_the_list(faults):
     assert pruned.code == 0, pruned.stderr
     assert "of a server not named" in pruned.stderr  # elsewhere
     assert "in a checkout" in pruned.stderr  # what is written there would be lost
+    assert '-add = "a file of one repository that speaks of another"' in pruned.stdout
     proposed = project.run("exemptions", "propose", "--rollout", "--runtime", "process", "--dry-run", out="none")
     assert proposed.code == 0, proposed.stderr
     assert (project.root / "exemptions.toml").read_bytes() == before
@@ -490,9 +500,23 @@ def test_a_shard_by_number_is_one_of_those_that_are_planned(pair):
     rows = json.loads(plain.stdout)["include"]
     assert sorted(row["only"] for row in rows) == ["one", "two"]
     gitlab = json.loads(pair.run("rollout", "plan", "--shards", "2", "--format", "gitlab").stdout)
-    assert gitlab["rollout"]["parallel"]["matrix"][0] == {"ROLLCALL_SHARD": "1/2", "ROLLCALL_ONLY": rows[0]["only"]}
+    assert gitlab["rollout 1/2"]["variables"] == {"ROLLCALL_SHARD": "1/2", "ROLLCALL_ONLY": rows[0]["only"]}
     assert "mcp-rollcall rollout --only=one" in pair.run("rollout", "plan", "--shards", "2").stdout
     assert pair.run("rollout", "--shard", "3/2").code == 2
+    for words in (("",), (",",), ("", "--only", ",")):  # as of a variable that a job has not: not the whole list
+        done = pair.run("rollout", "--only", *words)
+        assert (done.code, "--only names nothing" in done.stderr) == (2, True)
+    assert "there is no file" in pair.run("rollout", "--list", "other.toml").stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"), [("", "mono"), ('name = "billing"', "billing"), ('name = "b/servers/billing"', "b")]
+)
+def test_a_files_name_says_the_subdir_once(tmp_path, more, shown):
+    path = tmp_path / "rollout.toml"
+    path.write_text(f'schema = 1\n[[repository]]\ngit = "x/mono"\nsubdir = "servers/billing"\n{more}\n')
+    (spec,) = read_rollout(path).repositories
+    assert Member(spec=spec).shown == shown
 
 
 # --- interruption, and two at once ----------------------------------------------------------------------

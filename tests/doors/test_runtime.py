@@ -161,7 +161,7 @@ def test_an_era_that_a_server_does_not_speak_is_tried_once_and_not_with_every_ba
 
 
 def test_backends_that_have_only_the_embedded_form_get_it_though_there_is_docker(wrapped):
-    """Also where nothing was recorded yet, as for a shard that was lost; a backend with images beside keeps the choice."""
+    """Also where nothing was recorded yet, as for a lost shard; a backend with images beside keeps the choice."""
     head, _, rest = BACKEND.partition("[versions.1]")
     only = f'{head}[process]\nports = ["tcp"]{rest.partition("[process]")[2]}'
     wrapped.write({"backends/mirror/backend.toml": only})
