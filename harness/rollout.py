@@ -35,6 +35,7 @@ from harness.integration import (
     runtimes_of_evidence,
 )
 from harness.model.plan import ExemptionSpec, Plan, ProjectSpec
+from harness.model.regular import read_json
 from harness.model.rollout import (
     RepositoryRecord,
     RepositorySpec,
@@ -52,12 +53,15 @@ __all__ = [
     "options_over_all",
     "plan_of",
     "read_member",
+    "record_in",
     "refuse_same_names",
+    "seconds_in",
     "shards",
 ]
 
 RECORDS = ".rollout"  # in the evidence; no server's folder begins with a dot
 GIT = "git"  # in the state
+YEAR_S = 365 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +138,14 @@ class Pass:
         """Seconds that repositories took in earlier passes, as far as that is known."""
         out = {}
         for item in self.spec.repositories:
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                out[item.name] = float(json.loads(self.file_of(item.name, ".times.json").read_bytes())["seconds"])
+            with suppress(OSError, ValueError):
+                out[item.name] = seconds_in(self.file_of(item.name, ".times.json"))
         return out
 
     def record_of(self, name: str) -> RepositoryRecord | None:
         """What the last pass learnt of a repository."""
         try:
-            return repository_from_json(json.loads(self.file_of(name, ".json").read_bytes()))
+            return record_in(self.file_of(name, ".json"))
         except (OSError, ValueError):
             return None
 
@@ -160,6 +164,33 @@ class Pass:
                 f"what was learnt of {record.name} cannot be written to {path.parent}: {error.strerror}",
                 hint="make room there, or choose another place with --evidence DIR",
             ) from error
+
+
+def record_in(path: Path) -> RepositoryRecord:
+    """The record that a file beside evidence holds, of the repository that the file is named for.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is none.
+    """
+    record = repository_from_json(read_json(path))
+    if path.name != f"{encode_name(record.name)}.json":
+        raise ValueError(f"the record of {record.name} in {path.name}")
+    return record
+
+
+def seconds_in(path: Path) -> float:
+    """How long a repository took, by such a file.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It does not say.
+    """
+    data = read_json(path)
+    seconds = data.get("seconds") if isinstance(data, dict) else None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < YEAR_S:
+        raise ValueError(f"no number of seconds: {seconds!r}")
+    return float(seconds)
 
 
 def shards(items: Sequence[RepositorySpec], number: int, durations: Mapping[str, float]) -> list[list[RepositorySpec]]:

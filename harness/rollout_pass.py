@@ -38,6 +38,7 @@ from harness.integration import (
     selected_runs,
 )
 from harness.model.progress import Progress, Silent, stage
+from harness.model.regular import read_json
 from harness.model.rollout import (
     RepositoryRecord,
     key_of,
@@ -451,7 +452,7 @@ def _learnt(
 
 def _child_record(file: Path) -> Mapping[str, Any] | None:
     try:
-        data = json.loads(file.read_bytes())
+        data = read_json(file)
     except (OSError, ValueError):
         return None
     return data if isinstance(data, dict) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,12 +18,15 @@ from harness.engine.git import cached, check_out
 from harness.errors import ConfigError, HarnessError, StackError, iterate_errors
 from harness.matrix import MOST_JOBS
 from harness.model.progress import Progress, stage
-from harness.model.rollout import RepositoryRecord, RepositorySpec, repository_from_json
+from harness.model.regular import read_regular
+from harness.model.rollout import RepositoryRecord, RepositorySpec
 from harness.model.transcript import DONE_FILE
 from harness.report.groups import amount
-from harness.rollout import RECORDS, Pass, shards
+from harness.rollout import RECORDS, Pass, record_in, seconds_in, shards
 
 __all__ = ["join", "render"]
+
+MAX_LOG_BYTES = 64_000_000
 
 
 def render(this: Pass, number: int, form: str) -> str:
@@ -97,7 +101,10 @@ def join(this: Pass, folders: Sequence[Path], *, progress: Progress) -> None:
         try:
             _copy(root, this.evidence)
             for path in sorted((root / RECORDS).glob("*.json")):
-                _take(this, root, path)
+                try:
+                    _take(this, root, path)
+                except ValueError as error:
+                    progress.note(path.name, f"left out, it is no record of a pass: {error}")
         except OSError as error:
             raise StackError(f"{folder} cannot be joined: {error.strerror or error}") from error
     anyio.run(_check_out, this, progress)
@@ -115,16 +122,19 @@ def _root_of(folder: Path) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Every finished attempt, each whole or not at all."""
+    """Every finished attempt, each whole or not at all. Links are left out: they would bring what is no evidence."""
+    here = source.resolve()
     for done in sorted(source.glob(f"*/*/*/*/*/{DONE_FILE}")):
         attempt = done.parent
+        if attempt.resolve() != here / attempt.relative_to(source):
+            continue
         there = target / attempt.relative_to(source)
         if there.exists():
             continue
         there.parent.mkdir(parents=True, exist_ok=True)
         fresh = there.with_name(f".{there.name}.{token_hex(4)}")
         try:
-            shutil.copytree(attempt, fresh)
+            shutil.copytree(attempt, fresh, ignore=_no_files)
             fresh.rename(there)
         except OSError:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -132,21 +142,37 @@ def _copy(source: Path, target: Path) -> None:
                 raise
 
 
+def _no_files(folder: str, names: list[str]) -> list[str]:
+    """What is neither a file nor a folder: links, pipes."""
+    return [name for name in names if not _is_plain(Path(folder, name))]
+
+
+def _is_plain(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+
 def _take(this: Pass, root: Path, path: Path) -> None:
+    """Takes a file beside the evidence.
+
+    Raises:
+        ValueError: It is not what its name says.
+    """
+    if not _is_plain(path):
+        raise ValueError("no regular file")
     if path.name.endswith(".times.json"):
-        _write(this.evidence / RECORDS / path.name, path.read_bytes())
+        text = json.dumps({"seconds": seconds_in(path)})
+        _write(this.evidence / RECORDS / path.name, text.encode())
         return
-    try:
-        record = repository_from_json(json.loads(path.read_bytes()))
-    except ValueError:
-        return
+    record = record_in(path)
     here = this.record_of(record.name)
     if here is not None and _rank(here) >= _rank(record):
         return
     this.keep(record)
     log = this.file_of(record.name, ".log")
     with suppress(OSError):
-        _write(log, (root / RECORDS / log.name).read_bytes())
+        if _is_plain(root / RECORDS / log.name):
+            _write(log, read_regular(root / RECORDS / log.name, MAX_LOG_BYTES))
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -23,6 +23,7 @@ from secrets import token_hex
 
 from harness.errors import StackError
 from harness.model.plan import Plan, Run, RunKey, Runtime
+from harness.model.regular import read_json
 from harness.model.transcript import (
     BODIES_DIR,
     DONE_FILE,
@@ -303,7 +304,7 @@ def _attempts(folder: Path) -> list[Path]:
 
 def _record(folder: Path) -> RunRecord | None:
     try:
-        return record_from_json(json.loads((folder / RUN_FILE).read_bytes()))
+        return record_from_json(read_json(folder / RUN_FILE))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

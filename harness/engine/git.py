@@ -29,6 +29,7 @@ import anyio
 
 from harness.engine.evidence import write_atomically
 from harness.errors import BuildError, NothingSelected
+from harness.model.regular import read_json
 
 __all__ = ["FETCH_TIMEOUT_S", "Checkout", "cached", "check_out", "git_environment"]
 
@@ -148,7 +149,7 @@ def _home(cache: Path, url: str) -> Path:
 
 def _refs(home: Path) -> dict[str, str]:
     try:
-        data = json.loads((home / REFS_FILE).read_bytes())
+        data = read_json(home / REFS_FILE)
     except (OSError, ValueError):
         return {}
     return {str(key): str(value) for key, value in data.items()} if isinstance(data, dict) else {}

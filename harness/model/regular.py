@@ -7,11 +7,31 @@ a device such as /dev/zero has no end.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
-__all__ = ["read_regular"]
+__all__ = ["read_json", "read_regular"]
+
+MAX_JSON_BYTES = 64_000_000  # of what we wrote ourselves; a merge brings what others wrote in our name
+
+
+def read_json(path: Path) -> Any:
+    """What is in a JSON file of ours.
+
+    Raises:
+        OSError: It cannot be read, or is no regular file.
+        ValueError: It is no JSON, has no end, or is nested too deeply.
+    """
+    data = read_regular(path, MAX_JSON_BYTES + 1)
+    if len(data) > MAX_JSON_BYTES:
+        raise ValueError(f"more than {MAX_JSON_BYTES} bytes")
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def read_regular(path: Path, limit: int) -> bytes:

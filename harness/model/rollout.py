@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, cast, get_args
 
 from harness.model.plan import Era, Place, RunKey
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 REPOSITORY_TIMEOUT_S = 1800.0
+
+_COMMIT = re.compile(r"(?:[0-9a-f]{40}(?:[0-9a-f]{24})?)?\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,12 +138,14 @@ def repository_from_json(data: Any) -> RepositoryRecord:
     try:
         if data["schema"] != 1 or data["state"] not in get_args(State):
             raise ValueError(f"a record of schema {data['schema']!r} and state {data['state']!r}")
+        if not _COMMIT.match(str(data["commit"])):
+            raise ValueError(f"no commit: {data['commit']!r}")
         texts = {key: str(data[key]) for key in ("name", "why", "commit", "sources", "harness", "server")}
         return RepositoryRecord(
             state=data["state"],
             errors=tuple({str(key): str(value) for key, value in item.items()} for item in data["errors"]),
             not_run={key_of(item["run"]): str(item["why"]) for item in data["not_run"]},
-            attempts={key_of(item["run"]): str(item["folder"]) for item in data["attempts"]},
+            attempts={key_of(item["run"]): _folder(item["folder"]) for item in data["attempts"]},
             notes=tuple(map(str, data["notes"])),
             **texts,
         )
@@ -159,6 +164,18 @@ def key_of(words: Any) -> RunKey:
             return RunKey(server=server, backend=backend, era=cast("Era", era), profile=profile)
         case _:
             raise ValueError(f"no run: {words!r}")
+
+
+def _folder(text: Any) -> str:
+    """A folder below the evidence: another's record never leads out of it.
+
+    Raises:
+        ValueError: It does.
+    """
+    parts = PurePosixPath(str(text)).parts
+    if not parts or ".." in parts or parts[0].startswith("/"):
+        raise ValueError(f"no folder in the evidence: {text!r}")
+    return str(text)
 
 
 def _words(key: RunKey) -> list[str]:

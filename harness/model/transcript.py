@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from harness.model.plan import Era, RunKey, Runtime, Transport
+from harness.model.typed import misfit
 
 __all__ = [
     "BODIES_DIR",
@@ -662,9 +663,12 @@ def event_from_json(data: Mapping[str, Any], *, bodies: Mapping[str, bytes] | No
             value = data[item.name]
             values[item.name] = tuple(value) if isinstance(value, list) else value
     try:
-        return kind(**values)
+        event = kind(**values)
     except TypeError as error:
         raise ValueError(f"event {data.get('n')} ({kind.e}): {error}") from None
+    if wrong := misfit(event):
+        raise ValueError(f"event {data.get('n')} ({kind.e}): {wrong} is not what it should be")
+    return event
 
 
 def record_to_json(record: RunRecord) -> dict[str, Any]:
@@ -697,7 +701,10 @@ def record_from_json(data: Mapping[str, Any]) -> RunRecord:
         values[name] = tuple(values.get(name, ()))
     values["commands"] = tuple(CommandRecord(**item) for item in values.get("commands", ()))
     key = RunKey(server=data["server"], backend=data["backend"], era=era, profile=data["profile"])
-    return RunRecord(key=key, **values)
+    record = RunRecord(key=key, **values)
+    if wrong := misfit(record):
+        raise ValueError(f"run.json: {wrong} is not what it should be")
+    return record
 
 
 def parse_lines(name: str, lines: Iterable[str], *, bodies: Mapping[str, bytes] | None = None) -> Transcript:
@@ -707,7 +714,7 @@ def parse_lines(name: str, lines: Iterable[str], *, bodies: Mapping[str, bytes] 
     for line in lines:
         try:
             event = event_from_json(json.loads(line), bodies=bodies)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             complete = False
             break
         events.append(event)

@@ -1,6 +1,7 @@
 """rollout.toml, read; and the list in parts. Ours."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_a_record_is_read_back_as_it_was_written_and_what_is_none_is_refused():
         name="r",
         state="timed-out",
         why="it took long",
-        commit="abc",
+        commit="a" * 40,
         server="s",
         errors=({"kind": "stack", "message": "m"},),
         not_run={key: "why"},
@@ -87,7 +88,14 @@ def test_a_record_is_read_back_as_it_was_written_and_what_is_none_is_refused():
         notes=("n",),
     )
     assert repository_from_json(repository_to_json(record)) == record
-    for bad in (None, [], {}, {"schema": 2}, {**repository_to_json(record), "state": "odd"}):
+    good = repository_to_json(record)
+    odd: list[dict[str, Any]] = [{"state": "odd"}, {"errors": 5}, {"notes": None}, {"not_run": [{}]}]
+    odd += [{"commit": "main"}, {"commit": "--upload-pack=x"}]
+    run = good["attempts"][0]["run"]
+    odd += [
+        {"attempts": [{"run": run, "folder": folder}]} for folder in ("", "/etc", "a/../../b", "..", "//x", 5 * "../")
+    ]
+    for bad in (None, [], {}, {"schema": 2}, *({**good, **item} for item in odd)):
         with pytest.raises(ValueError):
             repository_from_json(bad)
     with pytest.raises(ValueError, match="no run"):

@@ -494,6 +494,26 @@ def test_shards_joined_give_the_report_of_one_machine_and_a_lost_one_is_not_judg
     assert wrong.code == 2
     assert "holds no evidence of a rollout" in wrong.stderr
 
+    # a part that a hand has changed: what leads elsewhere is left out, and nothing is waited for
+    bent = pair.root / "bent" / ".rollout"
+    shutil.copytree(pair.root / "whole" / "evidence", bent.parent)
+    record = json.loads((bent / "one.json").read_text())
+    for item in record["attempts"]:
+        item["folder"] = f"../../whole/evidence/{item['folder']}"
+    (bent / "one.json").write_text(json.dumps(record))
+    (bent / "three.json").write_text(json.dumps({**record, "attempts": []}))
+    (bent / "one.times.json").write_text("[" * 100_000)
+    (bent / "two.times.json").unlink()
+    os.mkfifo(bent / "two.times.json")
+    for transcript in bent.parent.rglob("server-1.jsonl"):
+        transcript.unlink()
+        transcript.symlink_to(next(pair.root.joinpath("whole/evidence/two").rglob("server-1.jsonl")))
+    hand = pair.run("rollout", "merge", "bent", "--state", "hand", "--out", "hand", out="hand")
+    assert states(hand.report)["one"] == ("no-record", "nothing-run")
+    assert hand.report["verdict"] != "clean"
+    assert hand.stderr.count("left out, it is no record of a pass") == 4
+    assert not [path for path in (pair.root / "hand").rglob("*") if path.is_symlink()]
+
 
 def test_a_shard_by_number_is_one_of_those_that_are_planned(pair):
     plain = pair.run("rollout", "plan", "--shards", "2", "--format", "json")
