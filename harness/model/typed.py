@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 __all__ = ["misfit"]
 
 _Check = Callable[[Any], bool]
-_CHECKS: dict[type[Any], tuple[tuple[str, _Check], ...]] = {}  # made once for each class
+_CHECKS: dict[type[Any], tuple[tuple[str, frozenset[type[Any]], _Check], ...]] = {}  # made once for each class
 
 
 def misfit(record: Any) -> str:
@@ -18,15 +18,30 @@ def misfit(record: Any) -> str:
     kind = type(record)
     if kind not in _CHECKS:
         _CHECKS[kind] = _checks(kind)
-    for name, fits in _CHECKS[kind]:
-        if not fits(getattr(record, name)):
+    for name, plain, fits in _CHECKS[kind]:
+        value = getattr(record, name)
+        if type(value) not in plain and not fits(value):
             return name
     return ""
 
 
-def _checks(kind: type[Any]) -> tuple[tuple[str, _Check], ...]:
+def _checks(kind: type[Any]) -> tuple[tuple[str, frozenset[type[Any]], _Check], ...]:
+    """Of each field its name, the types that need no look at the value, and the look at it."""
     hints = get_type_hints(kind)
-    return tuple((item.name, _check(hints[item.name])) for item in dataclasses.fields(kind))
+    return tuple(
+        (item.name, frozenset(_plain(hints[item.name])), _check(hints[item.name])) for item in dataclasses.fields(kind)
+    )
+
+
+def _plain(hint: Any) -> set[type[Any]]:
+    """Types of which every value fits: most values of most records are of one, and millions are read."""
+    if hint is float:
+        return {float, int}
+    if hint in (str, bytes, bool, int, NoneType):
+        return {hint}
+    if get_origin(hint) in (Union, UnionType):
+        return {kind for part in get_args(hint) for kind in _plain(part)}
+    return set()
 
 
 def _check(hint: Any) -> _Check:
