@@ -16,7 +16,7 @@ from harness.config.load import load
 from harness.config.problems import ConfigProblems, did_you_mean
 from harness.config.reasons import placeholder
 from harness.config.toml import Files
-from harness.engine.evidence import read_evidence, write_atomically
+from harness.engine.evidence import read_evidence
 from harness.errors import ConfigError, NothingSelected
 from harness.findings.contract import diff, drift, lists_in, lists_of, where_of, why_not
 from harness.findings.steps import view_run
@@ -35,6 +35,7 @@ from harness.model.contract import (
     make_contract,
     views_of,
 )
+from harness.model.whole import write_whole
 from harness.report.contract import Compared, compared_to_json, compared_to_markdown, compared_to_text, counted
 from harness.report.escape import visible
 from harness.report.groups import amount
@@ -367,6 +368,6 @@ def _write(path: Path, shown: str, contract: Contract) -> None:
     if not isinstance(again, Contract):
         raise ConfigError(f"{shown} cannot hold this list: {again[0].message}", hint=again[0].where)
     try:
-        write_atomically(path.resolve(), data)
+        write_whole(path.resolve(), data)
     except OSError as error:
         raise ConfigError(f"{shown} cannot be written: {error.strerror}") from None

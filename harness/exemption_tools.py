@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import difflib
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -37,6 +35,7 @@ from harness.integration import (
 from harness.model.checks import CHECKS, exemptable
 from harness.model.finding import Finding, Judgement, NotJudged
 from harness.model.plan import Cell, ExemptionSpec, Plan, ProjectSpec, Runtime
+from harness.model.whole import write_whole
 from harness.report.escape import visible
 from harness.report.exemption_list import Listed
 from harness.report.groups import amount
@@ -539,37 +538,9 @@ def _write_all(contents: Mapping[Path, tuple[str, bytes, bytes]], *, dry_run: bo
     for path, (file, old, new) in contents.items():
         if new != old and not dry_run:
             try:
-                _write(path.resolve(), new)
+                write_whole(path.resolve(), new, keep_mode=True)
             except OSError as error:
                 raise ConfigError(f"{file} cannot be written: {error.strerror}") from None
-
-
-def _write(path: Path, data: bytes) -> None:
-    """The whole content or none of it, with the mode and owner that the file had."""
-    old = path.stat() if path.exists() else None
-    handle, name = tempfile.mkstemp(prefix=".rollcall-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            if old is not None:
-                with suppress(OSError):  # only root may give a file away
-                    os.fchown(stream.fileno(), old.st_uid, old.st_gid)
-                os.fchmod(stream.fileno(), old.st_mode & 0o7777)
-            else:
-                os.fchmod(stream.fileno(), 0o666 & ~_umask())
-            os.fsync(stream.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _diff(contents: Iterable[tuple[str, bytes, bytes]]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from harness.errors import StackError
+from harness.model.whole import write_whole
 
 if TYPE_CHECKING:
     from harness.integration import Options, Timings
@@ -117,14 +118,11 @@ def write_reports(
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.parent.name == ".rollcall" and not (path.parent / ".gitignore").exists():
                 (path.parent / ".gitignore").write_text("*\n", encoding="utf-8")
-            fresh = path.with_name(f".{path.name}.{os.getpid()}")
             try:
-                fresh.write_bytes(made[kind])
-                fresh.replace(path)
+                write_whole(path, made[kind])
             except OSError:
-                for left in (fresh, path):  # an old report must not be taken for this one
-                    with suppress(OSError):
-                        left.unlink()
+                with suppress(OSError):  # an old report must not be taken for this one
+                    path.unlink()
                 raise
         except OSError as error:
             if path.parent not in told:

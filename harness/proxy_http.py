@@ -25,6 +25,7 @@ from harness.engine.mask import Masker, is_secret_name
 from harness.engine.record import Recorder
 from harness.engine.recording import Labels, write_run
 from harness.model.transcript import BODIES_DIR, Diagnostic, HttpEnded
+from harness.model.whole import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -143,7 +144,7 @@ class _Server:
         query = f"?{self.parts.query}" if self.parts.query else ""
         self.learn(credentials_in((), self.parts.geturl()))
         if port_file:
-            _write_whole(Path(port_file), f"{port}\n")
+            write_whole(Path(port_file), f"{port}\n".encode("ascii"))
         os.write(1, f"http://127.0.0.1:{port}{self.parts.path or '/'}{query}\n".encode())
         await end.wait()
         listening.close()
@@ -156,12 +157,6 @@ class _Server:
             write_run(
                 Path(self.place.folder), self.place.server, self.labels, self.masker, command=(), outcome="finished"
             )
-
-
-def _write_whole(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text, encoding="ascii")
-    fresh.replace(path)
 
 
 class _Side(asyncio.StreamReaderProtocol):

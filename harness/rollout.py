@@ -21,7 +21,7 @@ from harness.config.load import Loaded, load, name_in
 from harness.config.plan import Selection, make_plan
 from harness.config.project import FILE as HARNESS_FILE
 from harness.config.values import fold
-from harness.engine.evidence import encode_name, write_atomically
+from harness.engine.evidence import encode_name
 from harness.engine.git import Checkout, cached
 from harness.errors import (
     ConfigError,
@@ -43,6 +43,7 @@ from harness.model.rollout import (
     repository_from_json,
     repository_to_json,
 )
+from harness.model.whole import write_whole
 
 __all__ = [
     "RECORDS",
@@ -158,7 +159,7 @@ class Pass:
         path = self.file_of(record.name, ".json")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(repository_to_json(record), indent=1).encode())
+            write_whole(path, json.dumps(repository_to_json(record), indent=1).encode())
         except OSError as error:
             raise StackError(
                 f"what was learnt of {record.name} cannot be written to {path.parent}: {error.strerror}",

@@ -86,6 +86,6 @@ def leave_record(parsed: argparse.Namespace, outcome: Outcome, *, interrupted: s
         "interrupted": interrupted,
     }
     with suppress(OSError):  # the parent knows what it means that there is none
-        from harness.engine.evidence import write_atomically
+        from harness.model.whole import write_whole
 
-        write_atomically(Path(parsed.record), json.dumps(data, indent=1).encode())
+        write_whole(Path(parsed.record), json.dumps(data, indent=1).encode())

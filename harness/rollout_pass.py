@@ -20,7 +20,7 @@ import anyio
 from harness import __version__
 from harness.engine.build import state_of_sources
 from harness.engine.child import Ended, run_child, tail_of
-from harness.engine.evidence import encode_name, read_evidence, write_atomically
+from harness.engine.evidence import encode_name, read_evidence
 from harness.engine.git import check_out
 from harness.engine.lend import may_have, open_stacks
 from harness.engine.lend_link import Order, lending
@@ -43,6 +43,7 @@ from harness.model.rollout import (
     RepositoryRecord,
     key_of,
 )
+from harness.model.whole import write_whole
 from harness.rollout import Member, Pass, plan_of, read_member, refuse_same_names
 
 __all__ = ["CHECKOUTS", "Times", "keep_the_rest", "run_pass"]
@@ -350,7 +351,7 @@ async def _run(
             if not record.errors:  # one that broke off says nothing of how long it takes
                 with suppress(OSError):
                     text = json.dumps({"seconds": round(seconds, 3)})
-                    write_atomically(this.file_of(name, ".times.json"), text.encode())
+                    write_whole(this.file_of(name, ".times.json"), text.encode())
         ok = record.state == "done" and not record.errors
         detail = record.why or (record.errors[0]["message"].splitlines()[0] if record.errors else "")
         progress.end(name, "run", ok=ok, seconds=seconds, detail=detail)

@@ -13,7 +13,6 @@ from secrets import token_hex
 
 import anyio
 
-from harness.engine.evidence import write_atomically
 from harness.engine.git import cached, check_out
 from harness.errors import ConfigError, HarnessError, StackError, iterate_errors
 from harness.matrix import MOST_JOBS
@@ -21,6 +20,7 @@ from harness.model.progress import Progress, stage
 from harness.model.regular import read_regular
 from harness.model.rollout import RepositoryRecord, RepositorySpec
 from harness.model.transcript import DONE_FILE
+from harness.model.whole import write_whole
 from harness.report.groups import amount
 from harness.rollout import RECORDS, Pass, record_in, seconds_in, shards
 
@@ -177,7 +177,7 @@ def _take(this: Pass, root: Path, path: Path) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, data)
+    write_whole(path, data)
 
 
 def _rank(record: RepositoryRecord) -> tuple[bool, str]:

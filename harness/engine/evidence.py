@@ -15,15 +15,15 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
 
+from harness.engine.scope import boot_id, is_dead, start_time
 from harness.errors import StackError
 from harness.model.plan import Plan, Run, RunKey, Runtime
-from harness.model.regular import read_json
+from harness.model.regular import read_json, read_regular
 from harness.model.transcript import (
     BODIES_DIR,
     DONE_FILE,
@@ -37,6 +37,7 @@ from harness.model.transcript import (
     record_from_json,
     record_to_json,
 )
+from harness.model.whole import write_whole
 
 __all__ = [
     "KEPT_ATTEMPTS",
@@ -55,16 +56,16 @@ __all__ = [
     "recordings",
     "run_folder",
     "runtime_seen",
-    "write_atomically",
 ]
 
 LOGS_DIR = "logs"
 CLIENT_FILE = "client-1.jsonl"
 RESERVE_FILE = ".reserve"
 RESERVE_BYTES = 64 * 1024
+OWNER_BYTES = 512  # of them, at its beginning: who makes the attempt
 EVIDENCE_HINT = "make room there, or choose another place with --evidence DIR (and --out DIR, --state DIR for the rest)"
 KEPT_ATTEMPTS = 5  # finished ones of a run; older ones are removed
-UNFINISHED_KEPT_S = 24 * 3600.0  # what a killed run has left; no run that lives is silent for so long
+UNFINISHED_KEPT_S = 24 * 3600.0  # an unfinished one of another host's; no run that lives is silent for so long
 MAX_NAME_CHARS = 150
 _STAMP = "%Y%m%dT%H%M%S.%f"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.@+=")
@@ -90,16 +91,10 @@ def run_folder(root: Path, key: RunKey) -> Path:
     return root.joinpath(*map(encode_name, (key.server, key.backend, key.era, key.profile)))
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file so that it is there as a whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+def _owner() -> bytes:
+    """Who makes an attempt: if it is killed, what it left is known as nobody's."""
+    pid = os.getpid()
+    return json.dumps({"boot": boot_id(), "pid": str(pid), "started": start_time(pid) or ""}).encode()
 
 
 def _stamp(parent: Path) -> str:
@@ -143,7 +138,7 @@ class Attempt:
             parent.mkdir(parents=True, exist_ok=True)
             folder = parent / f"{_stamp(parent)}-{token_hex(4)}"
             folder.mkdir()
-            (folder / RESERVE_FILE).write_bytes(b"\0" * RESERVE_BYTES)
+            (folder / RESERVE_FILE).write_bytes(_owner().ljust(RESERVE_BYTES, b"\n"))
         except OSError as error:
             if folder != parent:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -178,7 +173,7 @@ class Attempt:
         """Keeps logs of backends, masked by whoever took them."""
         for name, data in logs.items():
             (self.folder / LOGS_DIR).mkdir(exist_ok=True)
-            write_atomically(self.folder / LOGS_DIR / f"{encode_name(name)}.log", data)
+            write_whole(self.folder / LOGS_DIR / f"{encode_name(name)}.log", data)
 
     def finish(self, record: RunRecord) -> None:
         """Writes run.json, then `done`: from now on the attempt counts.
@@ -188,9 +183,12 @@ class Attempt:
         """
         text = json.dumps(record_to_json(record), ensure_ascii=False, indent=1, sort_keys=True)
         try:
-            (self.folder / RESERVE_FILE).unlink(missing_ok=True)
-            write_atomically(self.folder / RUN_FILE, text.encode("utf-8", "backslashreplace") + b"\n")
-            write_atomically(self.folder / DONE_FILE, b"")
+            reserve = self.folder / RESERVE_FILE
+            if reserve.exists():
+                os.truncate(reserve, OWNER_BYTES)
+            write_whole(self.folder / RUN_FILE, text.encode("utf-8", "backslashreplace") + b"\n")
+            write_whole(self.folder / DONE_FILE, b"")
+            reserve.unlink(missing_ok=True)
         except OSError as error:
             raise EvidenceLost(self.folder.parent, error) from error
         # what counts for no plan never takes the place of what does
@@ -283,14 +281,25 @@ def is_whole(run: Run, record: RunRecord) -> bool:
 
 
 def _given_up(folder: Path) -> Iterator[Path]:
-    """Attempts without `done` that nobody has written to for so long that whoever made them was killed."""
+    """Attempts without `done` whose maker is gone, or that nobody has written to for so long that it must be."""
     for path in folder.iterdir():
         try:
+            if (path / DONE_FILE).is_file():
+                continue
             written = max(item.stat().st_mtime for item in (path, *path.iterdir()))
-            if not (path / DONE_FILE).is_file() and time.time() - written > UNFINISHED_KEPT_S:
+            if time.time() - written > UNFINISHED_KEPT_S or _is_orphan(path):
                 yield path
         except OSError:  # it is no folder, or gone
             continue
+
+
+def _is_orphan(folder: Path) -> bool:
+    """Whether an attempt was begun by a process of this host that is no more."""
+    try:
+        owner = json.loads(read_regular(folder / RESERVE_FILE, RESERVE_BYTES))
+        return is_dead({key: str(owner[key]) for key in ("boot", "pid", "started")})
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def _attempts(folder: Path) -> list[Path]:

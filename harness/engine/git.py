@@ -27,9 +27,9 @@ from secrets import token_hex
 
 import anyio
 
-from harness.engine.evidence import write_atomically
 from harness.errors import BuildError, NothingSelected
 from harness.model.regular import read_json
+from harness.model.whole import write_whole
 
 __all__ = ["FETCH_TIMEOUT_S", "Checkout", "cached", "check_out", "git_environment"]
 
@@ -124,7 +124,7 @@ async def check_out(url: str, ref: str, *, cache: Path, submodules: bool = True)
         else:
             found = await _fetched(url, ref, name or commit, home, submodules=submodules)
         with suppress(OSError):
-            write_atomically(home / REFS_FILE, json.dumps({**_refs(home), ref: found.commit}, indent=1).encode())
+            write_whole(home / REFS_FILE, json.dumps({**_refs(home), ref: found.commit}, indent=1).encode())
     return found
 
 

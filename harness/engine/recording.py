@@ -347,9 +347,9 @@ def write_run(
     folder: Path, server: str, labels: Labels, masker: Masker, *, command: Sequence[str], outcome: str
 ) -> None:
     """run.json of a recording that stands alone: it has no plan, and counts for none."""
-    from harness.engine.evidence import write_atomically
     from harness.model.plan import Era, RunKey
     from harness.model.transcript import DONE_FILE, RUN_FILE, RunRecord, record_to_json
+    from harness.model.whole import write_whole
 
     era, hello = labels.hello or ("handshake", {})
     info, capabilities = hello.get("serverInfo"), hello.get("capabilities")
@@ -370,8 +370,8 @@ def write_run(
     )
     text = json.dumps(record_to_json(record), ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     with suppress(OSError):
-        write_atomically(folder / RUN_FILE, text.encode("utf-8", "backslashreplace"))
-        write_atomically(folder / DONE_FILE, b"")
+        write_whole(folder / RUN_FILE, text.encode("utf-8", "backslashreplace"))
+        write_whole(folder / DONE_FILE, b"")
 
 
 def record_refusal(folder: str, name: str, session: SessionSpec, refused: Sequence[str]) -> None:

@@ -238,6 +238,23 @@ def test_what_a_killed_run_has_left_is_kept_for_a_day(tmp_path):
     assert set(run_folder(tmp_path, KEY).iterdir()) == {fresh.folder, done.folder}
 
 
+def test_what_a_process_of_this_host_left_that_is_gone_is_removed_by_the_next_run(tmp_path):
+    script = (
+        "import os, sys; from pathlib import Path; from harness.engine.evidence import Attempt; "
+        "from harness.model.plan import RunKey; server, backend, era, profile = sys.argv[2:]; "
+        "key = RunKey(server=server, backend=backend, era=era, profile=profile); "
+        "attempt = Attempt.create(Path(sys.argv[1]), key); "
+        "attempt.transcript(1).write_bytes(b'{}'); os.kill(os.getpid(), 9)"
+    )
+    key = (KEY.server, KEY.backend, KEY.era, KEY.profile)
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path), *key], check=False).returncode == -9
+    living, done = Attempt.create(tmp_path, KEY), Attempt.create(tmp_path, KEY)
+    assert len(list(run_folder(tmp_path, KEY).iterdir())) == 3
+    done.finish(record())
+    assert set(run_folder(tmp_path, KEY).iterdir()) == {living.folder, done.folder}
+    assert {path.name for path in done.folder.iterdir()} == {"run.json", "done"}
+
+
 def test_a_clock_that_was_set_back_makes_no_new_attempt_an_old_one(tmp_path):
     ahead = run_folder(tmp_path, KEY) / "29990101T000000.000000-aaaaaaaa"
     ahead.mkdir(parents=True)
