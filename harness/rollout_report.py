@@ -28,7 +28,7 @@ from harness.integration import (
     rerun_line,
     selected_runs,
 )
-from harness.model.finding import HarnessFailure, Judgement, NotJudged, Report, Repository
+from harness.model.finding import Finding, HarnessFailure, Judgement, NotJudged, Report, Repository
 from harness.model.plan import ExemptionSpec, Plan, ProjectSpec, RunKey
 from harness.model.rollout import (
     RepositoryRecord,
@@ -66,11 +66,14 @@ class _Shares:
         for entry in central:
             self.by_server.setdefault(entry.server, []).append(entry)
         self.own: dict[Path, tuple[list[ExemptionSpec], set[str]]] = {}
+        self.first: dict[str, Path] = {}  # name of the repository that answers for a file of its own
         ours = this.spec.exemptions.resolve() if this.spec.exemptions is not None else None
         for member in members:
             file = member.project.exemptions_file if member.project is not None else None
             if member.loaded is None or file is None or file.resolve() == ours:
                 continue
+            if file.resolve() not in self.own:
+                self.first[member.spec.name] = file.resolve()
             entries, servers = self.own.setdefault(file.resolve(), (list(member.loaded.exemptions), set()))
             servers.add(member.server)
             for entry in entries:
@@ -104,28 +107,36 @@ class _Shares:
 
     def leftovers(self, today: date) -> Judgement:
         """What is to be said of entries whose server is none of the repositories that were selected."""
-        parts = []
-        undecided: list[NotJudged] = []
-        if self.nameless is None and None in self.aside:
+        if self.nameless is not None:
+            return Judgement()
+        if None in self.aside:
             why = "it may be the server of a repository that was not selected and is not here"
-            undecided = [_not_judged(entry, why, own=True) for entry in self.unknown]
-        elif self.nameless is None:
-            parts.append(_of_entries(self.unknown, self.known | {name for name in self.aside if name}, today))
-        for entries, servers in self.own.values():
-            found = _of_entries([entry for entry in entries if entry.server not in servers], servers, today)
-            findings = [
-                dataclasses.replace(item, message=f"{item.message} in the repository of this file; {SPEAKS_OF}")
-                if item.check == "exemption/stale"
-                else item
-                for item in found.findings
-            ]
-            parts.append(dataclasses.replace(found, findings=tuple(findings)))
-        together = tuple(item for part in parts for item in part.findings)
-        return Judgement(findings=together, not_judged=tuple(undecided))
+            return Judgement(not_judged=tuple(_not_judged(entry, why, own=True) for entry in self.unknown))
+        found = _of_entries(self.unknown, self.known | {name for name in self.aside if name}, today)
+        return Judgement(findings=found.findings)
+
+    def own_leftovers(self, member: Member, today: date) -> list[Finding]:
+        """What is to be said of the entries of a repository's own file that speak of another's server.
+
+        They are in the row of the repository that has the file: there they are mended.
+        """
+        file = self.first.get(member.spec.name)
+        if file is None:
+            return []
+        entries, servers = self.own[file]
+        found = _of_entries([entry for entry in entries if entry.server not in servers], servers, today)
+        return [
+            dataclasses.replace(
+                item, server=member.server, message=f"{item.message} in the repository of this file; {SPEAKS_OF}"
+            )
+            if item.check == "exemption/stale"
+            else dataclasses.replace(item, server=member.server)
+            for item in found.findings
+        ]
 
 
 def _of_nobody(this: Pass, judgement: Judgement, today: date) -> list[Report]:
-    """The part of the report that belongs to no repository: entries of the central file, or of a repository's own."""
+    """The part of the report that belongs to no repository: entries of the central file."""
     failing = any(item.severity == "error" or this.options.strict for item in judgement.findings)
     if not judgement.findings and not judgement.not_judged:
         return []
@@ -207,6 +218,7 @@ def _judged(
     if state == "timed-out":  # that its runs were interrupted is our doing, and said already
         kept = [failure for failure in judgement.errors if failure.kind != Interrupted.kind]
         judgement = dataclasses.replace(judgement, errors=tuple(kept))
+    judgement = dataclasses.replace(judgement, findings=(*judgement.findings, *shares.own_leftovers(member, today)))
     errors = list(outcome.errors)
     if was_interrupted:
         errors.append(HarnessFailure(kind=Interrupted.kind, code=Interrupted.code, server="", message=INTERRUPTED))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -279,8 +280,9 @@ def _exemptions_of(reading: Reading, root: Path, beside: Path | None) -> Path | 
     if reading.exemptions is not None:
         return reading.exemptions
     for folder in (root, beside):
-        if folder is not None and (folder / exemption_files.FILE).is_file():
-            return folder / exemption_files.FILE
+        file = folder / exemption_files.FILE if folder is not None else None
+        if file is not None and os.path.lexists(file):  # one that cannot be read is a problem, and not no file
+            return file
     return None
 
 

@@ -99,7 +99,7 @@ class Files:
         key = path.absolute()
         if key not in self._read:
             file = self.name(path)
-            data = _bytes_of(path, file)
+            data = self._bytes(path)
             found = parse(data, file=file, path=key) if isinstance(data, bytes) else data
             if isinstance(found, Problem):
                 self.add(found)
@@ -108,11 +108,18 @@ class Files:
 
     def read_bytes(self, path: FilePath) -> bytes | None:
         """What is in a file that is no TOML; None where its problem has been added instead."""
-        data = _bytes_of(path, self.name(path))
+        data = self._bytes(path)
         if isinstance(data, Problem):
             self.add(data)
             return None
         return data
+
+    def _bytes(self, path: FilePath) -> bytes | Problem:
+        file = self.name(path)
+        for folder in self.named:
+            if path.absolute().is_relative_to(folder) and not path.resolve().is_relative_to(folder.resolve()):
+                return Problem(Place(file=file), "", "this link leads out of its repository")
+        return _bytes_of(path, file)
 
 
 def _bytes_of(path: FilePath, file: str) -> bytes | Problem:

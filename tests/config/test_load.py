@@ -496,7 +496,7 @@ def test_a_profile_says_what_the_client_declares_and_answers(loaded) -> None:
     assert profile.sampling[2].rejects
 
 
-@pytest.mark.parametrize("name", ["harness.toml", "contract.json", "suites/all.toml"])
+@pytest.mark.parametrize("name", ["harness.toml", "contract.json", "suites/all.toml", "exemptions.toml"])
 def test_a_pipe_where_a_file_should_be_is_a_problem_and_not_waited_for(tmp_path: Path, name: str) -> None:
     """In a thread, as a rollout reads, nothing would end that wait."""
     good = '[server]\nname = "a"\ncommand = ["x"]\n[suites]\nfiles = ["suites/all.toml"]\n'

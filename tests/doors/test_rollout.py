@@ -179,6 +179,11 @@ def faults(tmp_path_factory, project_in) -> tuple:
     repository(project, "halves")
     project.write({"halves/.gitmodules": '[submodule "dep"]\npath = dep\nurl = ../gone\n'})
     committed(project, "halves", gitlink="dep")
+    repository(project, "linked")
+    project.write({"outside.toml": 'word = "nobody else sees this"\n'})
+    (project.root / "linked" / "suites" / "all.toml").unlink()
+    (project.root / "linked" / "suites" / "all.toml").symlink_to(project.root / "outside.toml")
+    committed(project, "linked")
     repository(project, "fat")
     project.write({"fat/suites/all.toml": LONG})
     repository(project, "dies", server="dies_in_call.py")
@@ -207,6 +212,7 @@ def faults(tmp_path_factory, project_in) -> tuple:
         'path = "foreign"',
         'git = "halves"',
         f'git = "http://127.0.0.1:{silent.getsockname()[1]}/silent.git"',
+        'git = "linked"',
         'path = "fat"',
         'path = "dies"',
         'path = "stuck"',
@@ -251,6 +257,7 @@ def test_every_repository_is_an_entry_and_what_fails_does_not_keep_the_others(fa
         "foreign": ("files", "error"),
         "halves": ("not-checked-out", "error"),
         "silent": ("not-checked-out", "error"),
+        "linked": ("files", "error"),
         "fat": ("done", "error"),
         "dies": ("done", "findings"),
         "stuck": ("done", "findings"),
@@ -276,6 +283,7 @@ CAUSES = [
     ("foreign", "config", "schema: expected 1"),
     ("halves", "build", "git submodule failed"),
     ("silent", "build", "Operation too slow"),
+    ("linked", "config", "this link leads out of its repository"),
     ("fat", "stack", "cannot be written"),
 ]
 
@@ -334,8 +342,9 @@ def test_a_repositorys_own_file_speaks_of_its_own_server_and_is_named_by_the_lis
     _, done = faults
     stale = [item for item in done.report["findings"] if item["check"] == "exemption/stale"]
     assert [(item["file"], item["server"], item["tool"]) for item in stale] == [
-        ("alpha/exemptions.toml", "beta", "add")
+        ("alpha/exemptions.toml", "alpha", "add")  # in the row of the repository where it is mended
     ]
+    assert "there is no server 'beta' in the repository of this file" in stale[0]["message"]
     false = [item for item in done.report["findings"] if item["check"] == "exemption/false"]
     assert [(item["file"], item["tool"]) for item in false] == [("beta/servers/beta/exemptions.toml", "echo")]
 
@@ -398,7 +407,7 @@ def test_judging_again_gives_the_same_bytes_without_the_remote(faults):
 def test_the_matrix_shows_every_repository_with_its_worst_first(faults):
     _, done = faults
     head = done.stdout.splitlines()[0]
-    assert "23 repositories" in head
+    assert "24 repositories" in head
     rows = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and "/" in line[:60]]
     assert {"alpha", "beta", "kept"} <= set(rows)
     markdown = (faults[0].root / ".rollcall" / "report.md").read_text()
