@@ -430,6 +430,11 @@ class ContainerState:
         """Whether it ran and is over; a container that was only created has not ended."""
         return self.status in ("exited", "dead", "removing")
 
+    @property
+    def removed(self) -> bool:
+        """Whether its removal has begun, or was tried: none of ours is removed while we ask for it."""
+        return self.status in ("dead", "removing")
+
     def __str__(self) -> str:
         if not self.ended:
             return self.status

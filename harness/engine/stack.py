@@ -807,14 +807,16 @@ class _DockerBackend:
         )
 
     async def _state(self, service: ServiceSpec) -> ContainerState:
+        removed = f"{self._spec.name}: the container of service {service.name!r} was removed by somebody else"
         try:
-            return await self._engine.state(self._containers[service.name])
+            state = await self._engine.state(self._containers[service.name])
         except EngineRefused as error:
             if error.status == 404:
-                raise StackError(
-                    f"{self._spec.name}: the container of service {service.name!r} was removed by somebody else"
-                ) from None
+                raise StackError(removed) from None
             raise
+        if state.removed:
+            raise StackError(removed)
+        return state
 
     async def _tail(self, service: ServiceSpec) -> str:
         data = self._masker.bytes(await self._engine.logs(self._containers[service.name], lines=LOG_READ_LINES))
