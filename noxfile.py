@@ -60,6 +60,8 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All tests; those for Docker only where there is an engine, unless ROLLCALL_REQUIRE_DOCKER=1."""
     session.install("-e", ".", *nox.project.dependency_groups(PROJECT, "test"))
+    # the tests start it hundreds of times: with PYTHONDONTWRITEBYTECODE each would compile it anew
+    session.run("python", "-m", "compileall", "-q", "harness")
     session.run(
         "pytest",
         # tests wait more than they work; those that take longest are first in the collection

@@ -4,7 +4,6 @@ left out, loudly, or fail.
 
 import functools
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -20,15 +19,26 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(number, usual)
 
 
-def _is_script(program: str | None) -> bool:
-    with suppress(OSError), open(program or os.devnull, "rb") as file:
+def _is_script(program: Path) -> bool:
+    with suppress(OSError), program.open("rb") as file:
         return file.read(2) == b"#!"
     return False
 
 
-# A version manager's `python3` is a shell script that takes longer than the servers of these tests take to start.
-if _is_script(shutil.which("python3")) and (Path(sys.base_prefix) / "bin" / "python3").exists():
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.base_prefix) / "bin"), os.environ["PATH"]])
+def _without_shims(path: str, real: Path) -> str:
+    """The folders of PATH with the interpreter's own before the first whose `python3` is a script.
+
+    That of a version manager takes longer than the servers of these tests take to start. It need not be the first on
+    PATH: a server gets that without our environment's folder.
+    """
+    folders = path.split(os.pathsep)
+    shims = (index for index, folder in enumerate(folders) if _is_script(Path(folder) / "python3"))
+    if (at := next(shims, None)) is not None and (real / "python3").exists():
+        folders.insert(at, str(real))
+    return os.pathsep.join(folders)
+
+
+os.environ["PATH"] = _without_shims(os.environ["PATH"], Path(sys.base_prefix) / "bin")
 
 
 @pytest.fixture

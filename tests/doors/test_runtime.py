@@ -173,3 +173,14 @@ def test_backends_that_have_only_the_embedded_form_get_it_though_there_is_docker
     wrapped.write({"backends/mirror/backend.toml": BACKEND})
     loaded = load([wrapped.root], base=wrapped.root, catalogue=catalogue())
     assert runtimes_of_evidence(options, loaded) == {"good": "docker"}
+
+
+@pytest.mark.docker
+def test_docker_where_there_is_only_the_embedded_form_is_an_error_with_its_remedy(wrapped):
+    head, _, rest = BACKEND.partition("[versions.1]")
+    only = f'{head}[process]\nports = ["tcp"]{rest.partition("[process]")[2]}'
+    wrapped.write({"backends/mirror/backend.toml": only})
+    done = wrapped.run("integration", "--runtime", "docker")
+    assert done.code == 5
+    assert "backend mirror has no form for Docker, only the embedded one" in done.stdout
+    assert "use --runtime process for it" in done.stdout
