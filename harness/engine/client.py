@@ -26,7 +26,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import httpx2
 
-from harness.engine.http_pipe import HttpPipe
+from harness.engine.http_pipe import HttpPipe, no_certificates
 from harness.engine.http_record import HttpReader
 from harness.engine.pipe import Pipe, PipeClosed
 from harness.engine.record import Recorder
@@ -373,7 +373,7 @@ class _Recorded(httpx2.AsyncBaseTransport):
     def __init__(self, pipe: HttpPipe, link: _HttpLink) -> None:
         self._pipe = pipe
         self._link = link
-        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+        self._inner = httpx2.AsyncHTTPTransport(verify=no_certificates(), trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """One exchange."""
