@@ -49,7 +49,7 @@ from harness.output import (
     terminal_width,
     write_reports,
 )
-from harness.rollout_child import inner, leave_record, listener
+from harness.rollout_child import inner, kept_runs, leave_record, listener
 from harness.tools_door import add_tools_commands
 
 if TYPE_CHECKING:
@@ -297,6 +297,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         require_complete=bool(value("require_complete")),
         rebuild=bool(value("rebuild")),
         reuse_stacks=bool(value("reuse_stacks")),
+        kept=kept_runs(parsed),
         stacks=str(value("stacks") or ""),
         today=today if isinstance(today, date) else None,
         through_nox=os.environ.get("ROLLCALL_NOX") == "1",

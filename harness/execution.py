@@ -11,7 +11,7 @@ from anyio import get_cancelled_exc_class
 from harness.config.load import Loaded
 from harness.config.plan import Selection, make_plan
 from harness.engine.build import Built, build, state_folder
-from harness.engine.evidence import Attempt, EvidenceLost
+from harness.engine.evidence import Attempt, EvidenceLost, read_attempt
 from harness.engine.lend import Kind, Lender, kind_of, open_stacks
 from harness.engine.lend_link import Borrowed
 from harness.engine.mask import Masker
@@ -83,19 +83,27 @@ async def settle(options: Options, loaded: Loaded, plan: Plan, *, progress: Prog
 async def execute(
     options: Options, plan: Plan, outcome: Outcome, *, progress: Progress, only_build: bool = False
 ) -> None:
-    """Builds and, unless `only_build`, records the evidence of every planned run. Errors go into `outcome`."""
+    """Builds and, unless `only_build`, records the evidence of every planned run. Errors go into `outcome`.
+
+    Runs that are kept have given theirs: they are as if they had just been made.
+    """
     outcome.plan = plan
     for cell in plan.cells:
         for run in cell.runs:
             outcome.not_run[run.key] = "not reached"
+            folder = options.kept.get(run.key)
+            evidence = read_attempt(folder) if folder is not None else None
+            if folder is not None and evidence is not None and evidence.record.plan == run.fingerprint:
+                outcome.take(evidence.record, Attempt(folder))
     with open_scope() as scope, collecting(outcome):
         async with open_stacks(again=options.reuse_stacks, scope=scope, progress=progress) as own:
             stacks: Lender = own
             if options.stacks and plan.projects:
                 stacks = Borrowed(options.stacks, plan.projects[0].server.name, own=own, progress=progress)
             for index, project in enumerate(plan.projects):
-                cells = _cells_of(plan, project)
-                later = {_kind(other, cell) for other in plan.projects[index + 1 :] for cell in _cells_of(plan, other)}
+                cells = _cells_left(plan, project, outcome)
+                rest = plan.projects[index + 1 :]
+                later = {_kind(other, cell) for other in rest for cell in _cells_left(plan, other, outcome)}
                 if cells:
                     await _project(
                         options,
@@ -110,8 +118,13 @@ async def execute(
                     )
 
 
-def _cells_of(plan: Plan, project: ProjectSpec) -> list[Cell]:
-    return [cell for cell in plan.cells if cell.server == project.server.name]
+def _cells_left(plan: Plan, project: ProjectSpec, outcome: Outcome) -> list[Cell]:
+    """The cells of a server that have runs without evidence."""
+    return [
+        cell
+        for cell in plan.cells
+        if cell.server == project.server.name and any(run.key not in outcome.attempts for run in cell.runs)
+    ]
 
 
 def _kind(project: ProjectSpec, cell: Cell) -> Kind:
@@ -181,8 +194,11 @@ async def _cell(
             can change that, and each probe would start the server once more.
     """
     evidence = evidence_root(options, project)
-    waiting = list(cell.runs)
+    waiting = [run for run in cell.runs if run.key not in outcome.attempts]
     commands: dict[str, set[str]] = {}  # profile -> what has run in it
+    for kept in (read_attempt(outcome.attempts[run.key]) for run in cell.runs if run not in waiting):
+        if kept is not None:
+            commands.setdefault(kept.record.key.profile, set()).update(item.id for item in kept.record.commands)
 
     def skip_unspoken() -> None:
         for other in [run for run in waiting if run.eras_probed and run.key.era in unspoken]:

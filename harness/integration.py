@@ -71,6 +71,7 @@ class Options:
     require_complete: bool = False
     rebuild: bool = False
     reuse_stacks: bool = False  # a stack may serve several runs, one after the other, where it can be reset
+    kept: Mapping[RunKey, Path] = field(default_factory=dict)  # runs that are not repeated -> their attempts
     stacks: str = ""  # where to ask for such ones: another invocation has them, whose child we are
     today: date | None = None
     idle: bool = False  # somebody else makes the calls: suites are not needed

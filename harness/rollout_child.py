@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness.integration import Outcome
+    from harness.model.plan import RunKey
     from harness.model.progress import Progress
 
-__all__ = ["Told", "inner", "leave_record", "listener"]
+__all__ = ["Told", "inner", "kept_runs", "leave_record", "listener"]
 
 
 def inner(sub: argparse.ArgumentParser) -> None:
@@ -25,6 +26,7 @@ def inner(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--progress-fd", type=int, metavar="FD", help=argparse.SUPPRESS)
     sub.add_argument("--stacks", metavar="ADDRESS", help=argparse.SUPPRESS)
     sub.add_argument("--record", metavar="FILE", help=argparse.SUPPRESS)
+    sub.add_argument("--kept", metavar="FILE", help=argparse.SUPPRESS)
 
 
 class Told:
@@ -66,22 +68,34 @@ def listener(parsed: argparse.Namespace, progress: Progress) -> Progress:
     return Told(progress, fd)
 
 
+def kept_runs(parsed: argparse.Namespace) -> dict[RunKey, Path]:
+    """The runs that are not repeated, with the folders of their attempts; whatever cannot be read is repeated."""
+    if not getattr(parsed, "kept", None):
+        return {}
+    from harness.model.regular import read_json
+    from harness.model.rollout import key_of
+
+    try:
+        return {key_of(item["run"]): Path(item["folder"]) for item in read_json(Path(parsed.kept))}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
 def leave_record(parsed: argparse.Namespace, outcome: Outcome, *, interrupted: str) -> None:
     """Writes what this run learnt to the file that the parent named."""
     if not getattr(parsed, "record", None):
         return
+    from harness.model.rollout import words_of
+
     errors = [
         {"kind": item.kind, "server": item.server, "message": item.message, "hint": item.hint, "log": item.log}
         for item in outcome.errors
     ]
 
-    def words(key: object) -> list[str]:
-        return [str(getattr(key, name)) for name in ("server", "backend", "era", "profile")]
-
     data = {
         "errors": errors,
-        "not_run": [{"run": words(key), "why": why} for key, why in outcome.not_run.items()],
-        "attempts": [{"run": words(key), "folder": str(folder)} for key, folder in outcome.attempts.items()],
+        "not_run": [{"run": words_of(key), "why": why} for key, why in outcome.not_run.items()],
+        "attempts": [{"run": words_of(key), "folder": str(folder)} for key, folder in outcome.attempts.items()],
         "notes": list(outcome.plan.notes) if outcome.plan is not None else [],
         "interrupted": interrupted,
     }

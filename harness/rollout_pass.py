@@ -37,12 +37,10 @@ from harness.failures import failure_of
 from harness.integration import (
     selected_runs,
 )
+from harness.model.plan import RunKey
 from harness.model.progress import Progress, Silent, stage
 from harness.model.regular import read_json
-from harness.model.rollout import (
-    RepositoryRecord,
-    key_of,
-)
+from harness.model.rollout import RepositoryRecord, key_of, words_of
 from harness.model.whole import write_whole
 from harness.rollout import Member, Pass, plan_of, read_member, refuse_same_names
 
@@ -290,11 +288,16 @@ async def _run(
         harness=__version__,
         server=project.server.name,
     )
-    if this.resume and (before := _still_good(this, member, sources)) is not None:
-        records[name] = before
-        times.reused.append(name)
-        progress.note(name, "nothing has changed: its evidence is kept")
-        return
+    kept: Mapping[RunKey, Path] = {}
+    if this.resume and not this.options.rebuild:
+        before, kept, planned = await anyio.to_thread.run_sync(_still_good, this, member, sources)
+        if before is not None:
+            records[name] = before
+            times.reused.append(name)
+            progress.note(name, "nothing has changed: its evidence is kept")
+            return
+        if kept:
+            progress.note(name, f"{len(kept)} of its {planned} runs are kept: what they depend on has not changed")
     records[name] = blank
     began = time.monotonic()
     stages: list[str] = []
@@ -320,13 +323,17 @@ async def _run(
 
     mark = token_hex(4)  # another pass may be at the same repository
     record_file, log = this.file_of(name, f".{mark}.run.json"), this.file_of(name, f".{mark}.log")
+    kept_file = this.file_of(name, f".{mark}.kept.json")
     progress.begin(name, "run")
     ok, detail = False, ""
     ended: Ended | None = None
     error: BaseException | None = None
     try:
+        if kept:
+            listed = [{"run": words_of(key), "folder": str(folder)} for key, folder in kept.items()]
+            write_whole(kept_file, json.dumps(listed).encode())
         ended = await run_child(
-            _command(this, member, record_file, stacks),
+            _command(this, member, record_file, stacks) + ([f"--kept={kept_file}"] if kept else []),
             fd_option="--progress-fd",
             cwd=this.spec.base,
             env=_environment(),
@@ -344,11 +351,12 @@ async def _run(
         record = _learnt(this, member, blank, ended, error, at or stages, file=record_file, log=tail_of(log))
         with suppress(OSError):
             record_file.unlink(missing_ok=True)
+            kept_file.unlink(missing_ok=True)
             log.replace(this.file_of(name, ".log"))
         _keep(this, member, records, record)
         if record.state == "done":
             times.seconds[name], times.last = seconds, name
-            if not record.errors:  # one that broke off says nothing of how long it takes
+            if not record.errors and not kept:  # one that broke off, or is a part, says nothing of how long it takes
                 with suppress(OSError):
                     text = json.dumps({"seconds": round(seconds, 3)})
                     write_whole(this.file_of(name, ".times.json"), text.encode())
@@ -463,15 +471,21 @@ def _below(this: Pass, folder: str) -> str:
     return Path(os.path.relpath(folder, this.evidence)).as_posix()
 
 
-def _still_good(this: Pass, member: Member, sources: str) -> RepositoryRecord | None:
-    """The record of the last pass, where all that it depends on is as it was and every run has given its evidence."""
-    record = this.record_of(member.spec.name)
-    if record is None or record.state != "done" or record.errors or record.not_run:
-        return None
-    if (record.sources, record.harness) != (sources, __version__):
-        return None
+def _still_good(this: Pass, member: Member, sources: str) -> tuple[RepositoryRecord | None, Mapping[RunKey, Path], int]:
+    """What the last pass has left that counts still, for what it depends on is as it was.
+
+    Returns:
+        Its record, where every run gave its evidence and nothing went wrong; else None. The runs that gave theirs, with
+        the folders of their attempts. How many runs are planned.
+    """
     plan = plan_of(this, member)
+    planned = {run.key for run in selected_runs(plan)}
+    record = this.record_of(member.spec.name)
+    if record is None or (record.sources, record.harness) != (sources, __version__):
+        return None, {}, len(planned)
     chosen = {key: this.evidence / folder for key, folder in record.attempts.items()}
     found = read_evidence(this.evidence, plan, chosen=chosen)
     good = {item.record.key for item in found.found if item.record.outcome in ("finished", "not-spoken")}
-    return record if good == {run.key for run in selected_runs(plan)} else None
+    good &= chosen.keys()  # what the pass before did not take is not of it
+    whole = record.state == "done" and not record.errors and not record.not_run and good == planned
+    return record if whole else None, {key: chosen[key] for key in sorted(good, key=str)}, len(planned)

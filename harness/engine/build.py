@@ -175,6 +175,7 @@ def _user_npmrc() -> str:
 def _ours(project: ProjectSpec) -> set[str]:
     """Files that only we read, as real paths: a changed suite is no reason to build again."""
     written = [project.place.file, *(suite.place.file for suite in project.suites)]
+    written += [str(backend.folder / "backend.toml") for backend in project.backends.values()]
     if project.exemptions_file is not None:
         written.append(str(project.exemptions_file))
     return {os.path.realpath(name) for name in written}

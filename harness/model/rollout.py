@@ -18,6 +18,7 @@ __all__ = [
     "key_of",
     "repository_from_json",
     "repository_to_json",
+    "words_of",
 ]
 
 REPOSITORY_TIMEOUT_S = 1800.0
@@ -123,8 +124,8 @@ def repository_to_json(record: RepositoryRecord) -> dict[str, Any]:
         "harness": record.harness,
         "server": record.server,
         "errors": [dict(item) for item in record.errors],
-        "not_run": [{"run": _words(key), "why": why} for key, why in record.not_run.items()],
-        "attempts": [{"run": _words(key), "folder": folder} for key, folder in record.attempts.items()],
+        "not_run": [{"run": words_of(key), "why": why} for key, why in record.not_run.items()],
+        "attempts": [{"run": words_of(key), "folder": folder} for key, folder in record.attempts.items()],
         "notes": list(record.notes),
     }
 
@@ -178,5 +179,6 @@ def _folder(text: Any) -> str:
     return str(text)
 
 
-def _words(key: RunKey) -> list[str]:
+def words_of(key: RunKey) -> list[str]:
+    """The four words that name a run, as `key_of` takes them."""
     return [key.server, key.backend, key.era, key.profile]

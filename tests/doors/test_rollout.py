@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -93,6 +94,16 @@ ready = { tcp = "p", send = "hello", expect = "hello" }
 ready_timeout_s = 1
 [outputs]
 url = "http://${address.p}/"
+"""
+READY = """\
+schema = 1
+name = "{name}"
+[process]
+command = ["python3", "-m", "http.server", "--bind", "127.0.0.1", "${{port.p}}"]
+ports = ["p"]
+ready = {{ http = "p", path = "/" }}
+[outputs]
+url = "http://${{address.p}}/"
 """
 
 
@@ -472,6 +483,49 @@ def test_resume_runs_only_what_is_missing_or_has_changed(pair):
 
 
 # --- shards ---------------------------------------------------------------------------------------------
+
+
+def test_resume_repeats_only_the_runs_that_failed_or_have_changed(project):
+    """One of two backends was never ready: when that is mended, the other's run is not repeated, but counts."""
+    repository(project, "one", more='[profiles.plain]\n[profiles.other]\nelicit = "decline"')
+    with (project.root / "one" / "harness.toml").open("a") as file:
+        file.write('[backends.b]\nuse = ["fine", "never"]\n')
+    project.write(
+        {"one/backends/fine/backend.toml": READY.format(name="fine"), "one/backends/never/backend.toml": NEVER_READY}
+    )
+    project.write({"exemptions.toml": "schema = 1\n" + EXCUSED.format(name="one")})
+    listed(project, 'path = "one"')
+    first = project.run("rollout", "--runtime", "process", timeout=GUARD_S)
+    assert first.code == 5, first.stdout + first.stderr
+
+    project.write({"one/backends/never/backend.toml": READY.format(name="never")})
+    assert resumed(project) == (2, 4)
+    again = project.run("rollout", "--resume", "--runtime", "process", timeout=GUARD_S)
+    assert again.stderr.count("its evidence is kept") == 1
+
+    harness = project.root / "one" / "harness.toml"
+    harness.write_text(harness.read_text().replace("decline", "cancel"))
+    assert resumed(project) == (2, 4)
+    (done, *_) = sorted(project.root.glob(".rollcall/evidence/one/never*/*/plain/*/done"), reverse=True)
+    done.unlink()
+    assert resumed(project) == (3, 4)
+
+    last = json.loads((project.root / ".rollcall" / "report.json").read_text())
+    full = project.run("rollout", "--runtime", "process", timeout=GUARD_S)
+    assert full.report == last
+    assert (
+        len(list(project.root.glob(".rollcall/evidence/one/fine*/*/plain/*/done"))) == 2
+    )  # the first, and the full one
+    assert not list(project.root.glob(".rollcall/evidence/**/*.kept.json"))
+
+
+def resumed(project) -> tuple[int, int]:
+    """How many of the runs of a pass were kept, of how many."""
+    done = project.run("rollout", "--resume", "--runtime", "process", timeout=GUARD_S)
+    assert done.code == 0, done.stdout + done.stderr
+    found = re.search(r"one: (\d+) of its (\d+) runs are kept", done.stderr)
+    assert found, done.stderr
+    return int(found[1]), int(found[2])
 
 
 def test_shards_joined_give_the_report_of_one_machine_and_a_lost_one_is_not_judged(pair):
