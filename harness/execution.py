@@ -101,10 +101,10 @@ async def execute(
             if options.stacks and plan.projects:
                 stacks = Borrowed(options.stacks, plan.projects[0].server.name, own=own, progress=progress)
             for index, project in enumerate(plan.projects):
-                cells = _cells_left(plan, project, outcome)
+                cells = _cells_of(plan, project)
                 rest = plan.projects[index + 1 :]
-                later = {_kind(other, cell) for other in rest for cell in _cells_left(plan, other, outcome)}
-                if cells:
+                later = {_kind(other, cell) for other in rest for cell in _left(_cells_of(plan, other), outcome)}
+                if _left(cells, outcome):
                     await _project(
                         options,
                         project,
@@ -118,13 +118,13 @@ async def execute(
                     )
 
 
-def _cells_left(plan: Plan, project: ProjectSpec, outcome: Outcome) -> list[Cell]:
-    """The cells of a server that have runs without evidence."""
-    return [
-        cell
-        for cell in plan.cells
-        if cell.server == project.server.name and any(run.key not in outcome.attempts for run in cell.runs)
-    ]
+def _cells_of(plan: Plan, project: ProjectSpec) -> list[Cell]:
+    return [cell for cell in plan.cells if cell.server == project.server.name]
+
+
+def _left(cells: Sequence[Cell], outcome: Outcome) -> list[Cell]:
+    """Those that have runs without evidence."""
+    return [cell for cell in cells if any(run.key not in outcome.attempts for run in cell.runs)]
 
 
 def _kind(project: ProjectSpec, cell: Cell) -> Kind:
@@ -148,7 +148,7 @@ async def _project(
         state = state_folder(project.root, options.state)
         built = await build(project, state=state, scope=scope, progress=progress, force=options.rebuild)
     except Exception as error:
-        runs = [run for cell in cells for run in cell.runs]
+        runs = [run for cell in cells for run in cell.runs if run.key not in outcome.attempts]
         failed = any(isinstance(leaf, BuildError) for leaf in iterate_errors(error))
         why = "the build failed" if failed else "it could not be begun"
         outcome.give_up(runs, error, evidence=evidence_root(options, project), why=why)
@@ -165,7 +165,7 @@ async def _project(
             outcome,
             unspoken,
             stacks=stacks,
-            later=later | {_kind(project, other) for other in cells[index + 1 :]},
+            later=later | {_kind(project, other) for other in _left(cells[index + 1 :], outcome)},
             state=state,
             scope=scope,
             progress=progress,
@@ -199,6 +199,8 @@ async def _cell(
     for kept in (read_attempt(outcome.attempts[run.key]) for run in cell.runs if run not in waiting):
         if kept is not None:
             commands.setdefault(kept.record.key.profile, set()).update(item.id for item in kept.record.commands)
+            if kept.record.outcome == "not-spoken":
+                unspoken.setdefault(kept.record.key.era, kept.record)
 
     def skip_unspoken() -> None:
         for other in [run for run in waiting if run.eras_probed and run.key.era in unspoken]:

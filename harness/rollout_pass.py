@@ -297,7 +297,7 @@ async def _run(
             progress.note(name, "nothing has changed: its evidence is kept")
             return
         if kept:
-            progress.note(name, f"{len(kept)} of its {planned} runs are kept: what they depend on has not changed")
+            progress.note(name, f"keeps {len(kept)} of its {planned} runs: what they depend on has not changed")
     records[name] = blank
     began = time.monotonic()
     stages: list[str] = []

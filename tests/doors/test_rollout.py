@@ -519,11 +519,31 @@ def test_resume_repeats_only_the_runs_that_failed_or_have_changed(project):
     assert not list(project.root.glob(".rollcall/evidence/**/*.kept.json"))
 
 
+def test_resume_gives_the_report_of_one_pass_also_of_an_era_that_is_not_spoken(project):
+    """The second backend's was never tried, for the first one's had told: so it is where the first one's is kept."""
+    repository(project, "one", server="daemon_child.py")
+    harness = project.root / "one" / "harness.toml"
+    text = harness.read_text().replace('eras = ["handshake"]\n', "")
+    harness.write_text(f'{text}[backends.b]\nuse = ["fine", "other"]\n')
+    for name in ("fine", "other"):
+        project.write({f"one/backends/{name}/backend.toml": READY.format(name=name)})
+    project.write({"one/suites/all.toml": ONE_CALL.format(tool="echo") + 'arguments = { text = "a" }\n'})
+    listed(project, 'path = "one"')
+    first = project.run("rollout", "--runtime", "process", timeout=GUARD_S)
+    assert {run["outcome"] for run in first.report["ran"] if run["era"] == "modern"} == {"not-spoken"}
+    for backend in ("other", "fine"):
+        (done,) = project.root.glob(f".rollcall/evidence/one/{backend}*/modern/*/*/done")
+        done.unlink()
+        again = project.run("rollout", "--resume", "--runtime", "process", timeout=GUARD_S)
+        assert "one: keeps 3 of its 4 runs" in again.stderr
+        assert again.report == first.report
+
+
 def resumed(project) -> tuple[int, int]:
     """How many of the runs of a pass were kept, of how many."""
     done = project.run("rollout", "--resume", "--runtime", "process", timeout=GUARD_S)
     assert done.code == 0, done.stdout + done.stderr
-    found = re.search(r"one: (\d+) of its (\d+) runs are kept", done.stderr)
+    found = re.search(r"one: keeps (\d+) of its (\d+) runs", done.stderr)
     assert found, done.stderr
     return int(found[1]), int(found[2])
 
