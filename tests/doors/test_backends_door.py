@@ -42,7 +42,7 @@ url   = "http://${address.http}/"
 login = "http://me:${secret.token}@${address.http}/"
 token = { value = "${secret.token}", secret = true }
 """
-NEVER = OWN.replace('name = "own"', 'name = "never"').replace("h.test(", "__import__('time').sleep(600) or (")
+NEVER = OWN.replace('name = "own"', 'name = "never"').replace("h.test(", "__import__('time').sleep(600); dict(")
 DIES = OWN.replace('name = "own"', 'name = "dies"').replace("h.test(", "print('no space'); sys.exit(3); dict(")
 BOTH = """\
 schema = 1
